@@ -97,7 +97,7 @@ class Comparison:
 
     @property
     def tools(self) -> Answer:
-        """One row per tool or server (`level`), with the kind of `change` and a text in `words`."""
+        """One row per tool or server (`level`): the kind of `change`, and sentences in `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property

@@ -26,7 +26,7 @@ _JOINED: Final = frozenset(
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield each table, its file and a function that writes the copy (None if without secrets).
+    """Yield each table, its file, and a function that writes a copy (None without secrets).
 
     Args:
         sources: one part's files by table, starting with `calls`.

@@ -116,7 +116,7 @@ def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> 
 
 
 def _text(text: str) -> str:
-    """Return a preformatted text as HTML, collapsed if it is long."""
+    """Return text as preformatted HTML, collapsed if it is long."""
     block = (
         '<pre style="white-space:pre-wrap;padding:6px;border:1px solid #b0b7bd">'
         f"{html.escape(clean_lines(text))}</pre>"

@@ -67,7 +67,7 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Reject SQL that is not a single SELECT, or EXPLAIN of a SELECT, without forbidden functions.
+    """Reject SQL other than one SELECT, or EXPLAIN of one, that calls no forbidden function.
 
     Function names are taken from the syntax tree of DuckDB's own parser, so quotes, comments and
     unusual white space cannot hide a call.

@@ -158,8 +158,8 @@ class Store:
     def keeping(self) -> Callable[[str], Answer]:
         """Return a function like `ask` that computes each question only once.
 
-        It caches answers, also for other questions that read them, and does not notice when a run
-        replaces the store.
+        It caches answers, which other questions can read, and does not notice when a run replaces
+        the store.
         """
         return self.ask if self._is_limited else KeptAnswers(self._connections).ask
 

@@ -1,4 +1,4 @@
-"""Converts values in logs: JSON in strings, texts, objects and errors with a code."""
+"""Converts values in logs: parses JSON in strings, and returns text, objects and results."""
 
 import re
 from typing import Any, Final

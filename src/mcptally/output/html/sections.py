@@ -64,7 +64,7 @@ class _Rows:
         self.commands = commands
 
     def section(self, question: str, rows: Iterable[dict[str, Any]]) -> Section:
-        """Return the section with some rows of the answer to a question."""
+        """Build a section from `rows`, which are part of the answer to a question."""
         return Section(list(rows), self.answers(question).height, self.commands.ask(question))
 
     def first(self, question: str, most: int) -> Section:
@@ -106,7 +106,7 @@ class _Rows:
 
     @functools.cached_property
     def _worked(self) -> dict[tuple[str, str | None, str | None], tuple[int, int]]:
-        """(level, server, tool) → the number of calls that worked, and of all calls."""
+        """Map (level, server, tool) to the number of calls that worked, and of all calls."""
         tools, servers = self.answers("tool_scores"), self.answers("server_scores")
         return {
             ("tool", server, tool): (ok, calls)
@@ -118,7 +118,7 @@ class _Rows:
 
     @functools.cached_property
     def _examples(self) -> dict[tuple[str | None, str | None], str]:
-        """(server, tool) → an example call.
+        """Map (server, tool) to an example call.
 
         The example is from the tool's most common tool failure, or else its most common failure of
         any kind, or else its slowest call.

@@ -173,7 +173,7 @@ A single pattern for all three takes five times as long, because it has no liter
 
 
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of text and arguments where the text contains one of the ids."""
+    """Return the pairs of text and arguments where the text contains an id from the arguments."""
     worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
     pairs = (
         inputs.lazy()

@@ -1,4 +1,4 @@
-"""Implements the `inspector` interpretation of a response: an exact copy of the program's logic.
+"""Implements the `inspector` interpretation of a response: the original program's exact logic.
 
 `columns` is tested against this module, and uses it for irregular responses. Each heading names the
 program's function that the functions below reproduce.
@@ -29,7 +29,7 @@ ROWS = rule_rows("inspector")
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the program's decision on whether the error is business logic, with its factors."""
+    """Return the original program's decision on whether an error is business logic, and why."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -102,7 +102,7 @@ def decide(text: str, tool: str) -> BusinessDecision:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """Return the program's metadata for a response.
+    """Return the original program's metadata for a response.
 
     Raises:
         Throws: the response is not an object.
@@ -189,7 +189,7 @@ def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """Return the program's result for one response."""
+    """Return the original program's result for one response."""
     try:
         found = metadata(context)
         response = context.response

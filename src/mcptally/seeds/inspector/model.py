@@ -20,7 +20,7 @@ Scenario = Literal["happy_path", "edge_case", "boundary", "error_case"]
 SCENARIOS: Final[tuple[str, ...]] = get_args(Scenario)
 
 Status = Literal["fully_working", "partially_working", "connectivity_only", "broken", "untested"]
-"""Status of a tool across all its scenarios; only the program uses `untested`."""
+"""Status of a tool across all its scenarios; only the original program uses `untested`."""
 
 FACTORS: Final = (
     "mcp_code",
@@ -206,4 +206,4 @@ class ScenarioStatus(_JsonObject, frozen=True):
     summary: ScenarioSummary | None = None
     """None for the document, which defines no summary."""
     recommendations: tuple[str, ...] = ()
-    """The program's recommendations; the document defines none."""
+    """The original program's recommendations; the document defines none."""

@@ -17,11 +17,11 @@ PREFILTER: Final = "runId"
 """Text that the JSON of every result with a test run contains."""
 
 RUN: Final = SHAPES["program"]["run"]
-"""The shape of a test run in the program's schema."""
+"""The shape of a test run in the original program's schema."""
 
 
 def program(value: Any) -> list[Issue]:
-    """Return the differences between a test run and the program's schema, in schema order."""
+    """Return the differences between a run and the original program's schema, in schema order."""
     return list(differences(value, RUN))
 
 
@@ -39,7 +39,7 @@ CODES: Final = words(
     "E_NETWORK_TIMEOUT E_NETWORK_CORS E_SELECTOR_NOT_FOUND E_NAVIGATION_FAILED "
     "E_FORM_INFERENCE_FAILED"
 )
-"""Error codes defined by the program and its documents."""
+"""Error codes defined by the original program and its documents."""
 
 _CODE_FAMILY: Final = re.compile(r"E_\w+_(?:JOURNEY|RECORDING|PLAYBACK)\Z")
 _ISO: Final = re.compile(
@@ -53,12 +53,12 @@ def is_run(value: Any) -> bool:
 
 
 def known_code(code: str) -> bool:
-    """Return whether the program or its documents define an error code."""
+    """Return whether the original program or its documents define an error code."""
     return code in CODES or _CODE_FAMILY.match(code) is not None
 
 
 def determined(run: Any) -> str | None:
-    """Return the result that the program derives from `errors`; None if `errors` is not a list."""
+    """Return the result that the original program derives from `errors`; None if not a list."""
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):
         return None

@@ -85,10 +85,10 @@ _TYPES: Final = {
 
 
 def program_schema_check(schema: Any, parameters: Any) -> Answer:
-    """Return `errors` and `warnings` of the program's check that uses only the schema.
+    """Return `errors` and `warnings` of the original program's check that uses only the schema.
 
     Raises:
-        ThrownError: the program throws, for example because `parameters` is not an object.
+        ThrownError: the original program throws, for example because `parameters` is not an object.
     """
     if not truthy(schema):
         return {"errors": [], "warnings": ["No schema available for parameter validation"]}
@@ -129,7 +129,7 @@ _SCHEDULE: Final = re.compile(
     r"|monday to friday|mon-fri|weekend|(?:sun|mon|tues|wednes|thurs|fri|satur)day"
     r"|monthly|first day of"
 )
-"""Matches the schedules that the program accepts.
+"""Matches the schedules that the original program accepts.
 
 The program accepts no cron expressions, although its description promises them."""
 
@@ -141,7 +141,7 @@ def program_answer(
     catalog: Mapping[str, Mapping[str, Any]],
     internal: Mapping[str, Mapping[str, Any]],
 ) -> Answer:
-    """Return the answer of the program's `validate`, except its list of accepted schedules.
+    """Return the answer of the original program's `validate`, without its list of schedules.
 
     Args:
         request: `tool` (as mcp:tool), `parameters`, `schedule`.
@@ -167,7 +167,7 @@ def program_answer(
 
 
 def accepts_schedule(schedule: Any) -> bool:
-    """Return whether the program accepts a schedule.
+    """Return whether the original program accepts a schedule.
 
     Raises:
         ThrownError: the schedule is not a string.
@@ -225,7 +225,7 @@ def _validate_tool(
 
 
 def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
-    """Return the answer of a server's own validation, or None if the program cannot parse it."""
+    """Return a server's own answer to a validation; None if the original cannot parse it."""
     if not server or server.get("capability") is not True or "throws" in server:
         return None
     result = server.get("result")
@@ -244,7 +244,7 @@ def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
 
 
 def parse_native_answer(content: Any) -> dict[str, Any] | None:
-    """Return the answer that the program finds in a validation's `content`, or None."""
+    """Return the answer that the original program finds in a validation's `content`, or None."""
     if isinstance(content, list) and content and isinstance(content[0], dict):
         content = content[0].get("text", content)
     if isinstance(content, str):
