@@ -63,7 +63,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """Yield a rule for each template on which reviewers agree with each other but not with us."""
+    """Yield a rule per template on which reviewers agree with each other but not with mcptally."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:
@@ -132,7 +132,7 @@ def _row(
 def _tried(
     row: Mapping[str, Any], own: str, failed: pl.DataFrame, before: pl.DataFrame
 ) -> Proposal:
-    """Apply the row to the store's failed calls, and return it with its effects."""
+    """Apply a rule's row to the store's failed calls; return a proposal with the effects."""
     text = _toml({**row, **_examples(row)})
     try:
         rules = RuleSet.parse(f"{own}\n{text}", "the proposed row").verdict

@@ -310,7 +310,7 @@ def _cause(line: pl.Expr) -> pl.Expr:
 
 
 def _failure() -> pl.Expr:
-    """Return why the start failed, according to the last words."""
+    """Return why the start failed, according to the server's last words on stderr."""
     words = ServerLives.last_words.col
     return pl.when(ServerLives.start.col.is_in(["failed", "unanswered"])).then(
         pl.when(Closes.reason.col == "not_started")

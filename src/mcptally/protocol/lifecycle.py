@@ -52,7 +52,7 @@ def check_sessions(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find requests before the handshake is complete, and repeated or unknown handshakes."""
+    """Find requests sent before the handshake is complete, and repeated or unknown handshakes."""
     calls, messages = traffic.calls, traffic.messages
     handshakes = (
         calls.lazy()

@@ -245,7 +245,7 @@ def manifest_version(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Return whether `mcptally.duckdb` belongs to the current manifest: the times are equal."""
+    """Return whether `mcptally.duckdb` belongs to the current manifest (equal file times)."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns

@@ -34,7 +34,7 @@ def _escape(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
-    """Return a recorded text on one line: masked, with control characters escaped, and cut."""
+    """Return recorded text on one line: masked, with control characters escaped, and cut."""
     if text is None:
         return "(none)"
     # A secret that starts before the cut ends within the next 4096 characters.
@@ -43,7 +43,7 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
 
 
 def shown_lines(text: str, limit: int) -> str:
-    """Return a recorded text on several lines: masked, with control characters escaped, cut."""
+    """Return recorded text on several lines: masked, with control characters escaped, and cut."""
     masked = mask_text(text if len(text) <= _WHOLE else text[: limit + 4096])
     lines = CONTROL_CHARACTERS.sub(
         lambda found: found[0] if found[0] == "\n" else _escape(found), masked.replace("\r\n", "\n")
@@ -106,7 +106,7 @@ def _digits(value: float) -> str:
 
 
 def moment(at: datetime.datetime | None) -> str:
-    """Return a time in UTC, to the minute."""
+    """Format a time in UTC, to the minute."""
     if at is None:
         return "unknown time"
     return at.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M")

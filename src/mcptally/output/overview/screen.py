@@ -119,12 +119,12 @@ _JOINT: Final = "\N{NO-BREAK SPACE}"
 
 
 def _together(text: str) -> str:
-    """Return a text that `_wrapped` will not break."""
+    """Return the text in a form that `_wrapped` will not break."""
     return text.replace(" ", _JOINT)
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap a text to lines of at most `width` characters; longer words are not broken."""
+    """Wrap text to lines of at most `width` characters; longer words are not broken."""
     for line in textwrap.wrap(
         text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     ):

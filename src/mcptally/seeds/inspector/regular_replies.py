@@ -175,7 +175,7 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """Return the document's columns for an error: `fully_working` if business, or `otherwise`."""
+    """Return the document's columns for an error: `fully_working` if business, else `otherwise`."""
     when_business = pl.when("seed_is_business_error")
     found = {
         "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
