@@ -62,8 +62,8 @@ _HOME: Final[dict[str, str]] = {
     }.items()
     for name in names.split()
 }
-"""Public name → the module that defines it. No module directly in this package may have the name of
-a public function: importing the module would replace the function."""
+"""Maps public names to the modules that define them. No module directly in this package may have
+the name of a public function: importing the module would replace the function."""
 
 __all__ = [
     "Answer",

@@ -45,7 +45,7 @@ _MALLOPT: Final = {
     "MALLOC_TRIM_THRESHOLD_": -1,
     "MALLOC_TOP_PAD_": -2,
 }
-"""Variables that glibc reads at process start → the equivalent `mallopt` parameters (malloc.h)."""
+"""Maps variables that glibc reads at process start to `mallopt` parameters (malloc.h)."""
 
 
 def configure_allocators() -> None:

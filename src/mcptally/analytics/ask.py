@@ -16,7 +16,7 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "client": ("calls", "recordings"),
     "model": ("calls",),
 }
-"""Filter → the tables that contain its valid values."""
+"""Maps each filter to the tables that contain its valid values."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
 """Questions that compute a tool's rows from calls to this tool only. Here, the filters `server` and

@@ -58,7 +58,7 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
 }
-"""Aspect of a call's context and test → phrases for true and for false."""
+"""Maps an aspect of a call's context, and a test, to phrases for true and for false."""
 
 _NEGATIONS: Final = (
     ("is ", "is not "),

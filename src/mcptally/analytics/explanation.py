@@ -42,12 +42,12 @@ class Explanation:
     """The evidence for and against the verdict, largest first: `evidence` (a rule, or a feature
     that several rules share), `rules` (their ids) and `weight` (change in the log odds)."""
     probabilities: dict[str, float]
-    """Verdict → probability (0 to 1); `ambiguous` only if it is the verdict. Empty if one rule
-    decides alone. `certainty` is the verdict's probability, or `hidden_certainty` if that is
+    """Maps verdicts to probabilities (0 to 1); `ambiguous` only if it is the verdict. Empty if one
+    rule decides alone. `certainty` is the verdict's probability, or `hidden_certainty` if that is
     lower."""
     text_model: dict[str, float]
-    """Verdict → probability according to the text model, which `probabilities` pools with the
-    rules. Empty if one rule decides alone."""
+    """Maps verdicts to the text model's probabilities, which `probabilities` pools with the rules.
+    Empty if one rule decides alone."""
     words: list[tuple[str, float]]
     """The terms with the most weight in the text model, for (above 0) or against the verdict."""
     hidden_rule: dict[str, Any] | None

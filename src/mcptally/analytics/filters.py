@@ -102,7 +102,7 @@ CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client", "
 """Filters that can select calls."""
 
 COMPARED: Final[Mapping[str, Collection[str]]] = {"client_mistakes": {"client", "model"}}
-"""Question that compares rows with each other → filters that select rows, not calls."""
+"""Maps questions that compare rows with each other to filters that select rows, not calls."""
 
 _COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
 _COUNTED_PLACE: Final = (
@@ -150,7 +150,7 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "until": "first_seen < getvariable('until')",
     },
 }
-"""Table → filter → SQL condition for the table's rows.
+"""Maps each table and filter to an SQL condition for the table's rows.
 
 Filter values are DuckDB variables. A condition may refer to tables above it, which are then
 filtered views.
@@ -161,7 +161,7 @@ _BY_COLUMN: Final = {
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Column → SQL condition for all other tables; the first column that a table has applies."""
+"""Maps columns to SQL conditions for all other tables; a table's first such column applies."""
 
 ORDER: Final = (
     *_PREDICATES,

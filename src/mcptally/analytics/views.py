@@ -38,7 +38,7 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
-"""View of all rows of a table → the table, whose own view contains only the selected rows."""
+"""Maps views of all rows to their tables, whose own views contain only the selected rows."""
 
 
 # fmt: off  (one name per line would fill a page)

@@ -57,7 +57,7 @@ COMMANDS: Final[dict[str, str]] = {
     "evaluate": "Measure the accuracy of the verdict on labelled calls.",
     "doctor": "Check the environment and stores.",
 }
-"""Command → one-line help. Each module is named after its command, except `import_`."""
+"""Maps commands to one-line help. Each module is named after its command, except `import_`."""
 
 
 def _module(name: str) -> str:

@@ -24,14 +24,14 @@ class Tool:
 
     description: str
     arguments: Mapping[str, str]
-    """Name → type of each required argument."""
+    """Maps the name of each required argument to its type."""
     truth: str
     """What is wrong with the tool, and who is responsible."""
     answer: Callable[[Arguments, str], Any]
     """Implements the tool: maps the arguments and the server's version to text or structured
     content, or to None for no reply. An exception becomes a result with `isError`."""
     output: Mapping[str, str] | None = None
-    """Name → type of each required member of the structured content."""
+    """Maps the name of each required member of the structured content to its type."""
 
 
 def _search(arguments: Arguments, _: str) -> str:

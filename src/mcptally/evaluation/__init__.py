@@ -30,7 +30,7 @@ FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     "network": (Fault.UPSTREAM, Fault.NETWORK),
     "timeout_or_cancel": (Fault.UPSTREAM, Fault.NETWORK),
 }
-"""Sub-class in the labelling guideline → values of `fault` that count as correct."""
+"""Maps sub-classes in the labelling guideline to values of `fault` that count as correct."""
 RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"),
@@ -46,7 +46,7 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
         ("yes", "after_delay"),
     ),
 }
-"""Sub-class in the labelling guideline → values of `retryable` that count as correct."""
+"""Maps sub-classes in the labelling guideline to the correct values of `retryable`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class VerdictQuality:
     accuracy: Rate
     """Share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
-    """Label → verdict → number of errors; the key `none` means no verdict."""
+    """Maps labels and verdicts to numbers of errors; the key `none` means no verdict."""
     classes: dict[str, dict[str, Rate]]
-    """Class → `precision` and `recall`."""
+    """Maps each class to `precision` and `recall`."""
     weighted: list[measures.WeightedShares]
     """Rates with each weighting: by text, by group, by calls and by server family."""
     changing_tools: list[dict[str, Any]]

@@ -82,7 +82,7 @@ _VALUES: Final = {
     "verdict": (*VERDICTS, "ambiguous", "not_error"),
     "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
 }
-"""Member that contains the label → its valid values."""
+"""Maps each member that may contain the label to its valid values."""
 _VARIANT: Final = re.compile(
     r"-(?:http|sse|stateless|v\d+|nobody|oom|outage|priv|noconfig|old|npx|py|go)(?=-|$)"
 )

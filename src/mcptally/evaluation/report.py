@@ -18,7 +18,7 @@ WEIGHTINGS: Final = {
     "calls": "by calls",
     "server": "mean of servers",
 }
-"""`WeightedShares.weighting` → its column heading."""
+"""Maps each `WeightedShares.weighting` to its column heading."""
 MAX_TOOLS: Final = 20
 """Maximum number of tools listed in the Markdown; the JSON lists all."""
 

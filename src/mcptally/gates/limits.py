@@ -329,7 +329,7 @@ def _check_row(
 
 
 _RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
-"""Derived column → the rate that it is derived from."""
+"""Maps each derived column to the rate that it is derived from."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})

@@ -82,11 +82,11 @@ class Tally:
     """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Kind of record that is understood but not traffic → number of records."""
+    """Maps kinds of records that are understood but not traffic to numbers of records."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
-    """Reason why records could not be used → the lines of these records."""
+    """Maps reasons why records could not be used to the lines of these records."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Remark about records with less information than usual → number of records."""
+    """Maps remarks about records with less information than usual to numbers of records."""
 
     def skip(self, line: int, why: str) -> None:
         """Count a record that could not be used."""

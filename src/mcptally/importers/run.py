@@ -60,8 +60,8 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Skipped file of a folder → reason: a format that is unknown or was not requested, a link out
-    of the folder, or a name that is not UTF-8."""
+    """Maps skipped files of folders to reasons: a format that is unknown or was not requested, a
+    link out of the folder, or a name that is not UTF-8."""
 
     @property
     def recordings(self) -> int:

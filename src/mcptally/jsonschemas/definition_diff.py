@@ -42,7 +42,7 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Keyword → values that restrict nothing."""
+"""Maps keywords to values that restrict nothing."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})

@@ -43,7 +43,7 @@ ENGINES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema_rs.Draft6Validator,
     "draft-04": jsonschema_rs.Draft4Validator,
 }
-"""Dialect → the fast validator's class."""
+"""Maps each dialect to the fast validator's class."""
 
 
 class UnusableSchemaError(ValueError):

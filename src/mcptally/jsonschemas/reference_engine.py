@@ -24,7 +24,7 @@ CLASSES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema.Draft6Validator,
     "draft-04": jsonschema.Draft4Validator,
 }
-"""Dialect → jsonschema's validator class."""
+"""Maps each dialect to jsonschema's validator class."""
 
 UNDECIDED: Final = (RecursionError, Unresolvable, UnknownType)
 """Exceptions that a validator raises when it cannot evaluate a schema."""

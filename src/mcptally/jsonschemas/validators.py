@@ -230,7 +230,7 @@ _MESSAGES: Final = {
     "falseSchema": "is not allowed here",
     "propertyNames": "has a member with a name that is not allowed",
 }
-"""Keyword → message; `{}` is a placeholder for the limit."""
+"""Maps keywords to messages; `{}` is a placeholder for the limit."""
 
 
 def _limit(detail: dict[str, Any]) -> str:

@@ -59,7 +59,7 @@ class References:
         # Include all objects: engines look for ids in different places, and a JSON Pointer may
         # refer to an object that is not a subschema.
         self.objects = dict(_objects(schema))
-        """JSON Pointer → object, which need not be a subschema."""
+        """Maps JSON Pointers to objects, which need not be subschemas."""
         self._resources = {""}
         self._ids: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         self._anchors: dict[str, list[str]] = {}

@@ -48,7 +48,7 @@ VARIABLES: Final = {
     "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
-"""Environment variables that change mcptally's behaviour → their effect."""
+"""Maps environment variables that change mcptally's behaviour to their effect."""
 REQUIRED: Final = ("PATH", "HOME")
 """Environment variables that must be set."""
 

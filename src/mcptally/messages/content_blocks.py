@@ -159,7 +159,7 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
 
 
 _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_link": 4}
-"""Block types that are counted → internal code; links count as resources."""
+"""Maps counted block types to internal codes; links count as resources."""
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:

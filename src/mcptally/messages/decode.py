@@ -110,7 +110,7 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
     "gaps": event_tables.Gaps,
     "stderr": event_tables.StderrEvents,
 }
-"""Field of `Events` → its table class, for the tables that are built batch by batch."""
+"""Maps fields of `Events` to table classes, for tables that are built batch by batch."""
 
 
 class Slices(msgspec.Struct, frozen=True):

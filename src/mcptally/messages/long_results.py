@@ -43,7 +43,7 @@ class _KeptResult(msgspec.Struct, frozen=True):
     odd: bool
     """Whether the result does not match the type `Result`."""
     rows: dict[str, int]
-    """Column → index into the texts of `LongResults`."""
+    """Maps columns to indexes into the texts of `LongResults`."""
 
 
 class DecodedResults(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class DecodedResults(msgspec.Struct, frozen=True):
     texts: list[Raw]
     """The results' JSON; absent for those that a buffer of `LongResults` contains."""
     rows: dict[str, pl.Series]
-    """Column → for each result, its index into the texts of `LongResults`, or null."""
+    """Maps columns to each result's index into the texts of `LongResults`, or null."""
 
 
 class LongResults:

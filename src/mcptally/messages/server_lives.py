@@ -79,7 +79,7 @@ _CAUSES: Final = {
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
 }
-"""Cause of a failed start → pattern for lines that state this cause, in order of precedence."""
+"""Maps causes of failed starts to patterns for lines that state them, by precedence."""
 
 _BUG: Final = (
     r"^(?:Uncaught )?(?:(?:Assertion|Attribute|Index|Name|NotImplemented|Reference|Syntax|Type)"

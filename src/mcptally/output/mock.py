@@ -48,20 +48,20 @@ _SUCCEEDED: Final = frozenset({"ok", "input_required", "task"})
 _GAVE_UP: Final = frozenset({"timeout", "cancelled"})
 _COMPLETION: Final = "completion/complete"
 _NAMED: Final = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
-"""Method → the kind of object that its requests name, for error messages and columns."""
+"""Maps methods to the kind of object that requests name, for error messages and columns."""
 _LISTED: Final = {
     "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
 }
-"""Method → the result's member that contains the listing."""
+"""Maps each method to the result's member that contains the listing."""
 _LISTING_OF: Final = {
     "tools/call": "tools/list",
     "resources/read": "resources/list",
     "prompts/get": "prompts/list",
 }
-"""Method of a call → method that lists the call's possible targets."""
+"""Maps the method of a call to the method that lists the call's possible targets."""
 _RESULTS: Final[dict[str, type[types.Result]]] = {
     "tools/call": types.CallToolResult,
     "resources/read": types.ReadResourceResult,
@@ -72,7 +72,7 @@ _RESULTS: Final[dict[str, type[types.Result]]] = {
     "resources/templates/list": types.ListResourceTemplatesResult,
     "prompts/list": types.ListPromptsResult,
 }
-"""Method → type of the result."""
+"""Maps each method to the type of its result."""
 _ADDED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Members that revision 2026-07-28 requires, but that recordings of earlier revisions lack.
 

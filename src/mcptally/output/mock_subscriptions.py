@@ -26,7 +26,7 @@ CHANGES: Final[dict[str, Callable[[], ServerEvent]]] = {
     "notifications/prompts/list_changed": PromptsListChanged,
     "notifications/resources/list_changed": ResourcesListChanged,
 }
-"""Change notification → the `mcp` library's event class for subscribers."""
+"""Maps change notifications to the `mcp` library's event classes for subscribers."""
 
 METHODS: Final = ("subscriptions/listen", "resources/subscribe", "resources/unsubscribe")
 

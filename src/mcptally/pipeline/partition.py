@@ -369,7 +369,7 @@ def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 def _recordings(
     events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
-    """Return `GatheredRecordings`, with further columns."""
+    """Return the rows of `GatheredRecordings`, with further columns."""
     frames = {
         "messages": events.messages,
         "raws": events.raws,

@@ -184,7 +184,7 @@ def how_to_rebuild(folder: Path, manifest: Any) -> str:
 
 
 LiveFiles = Mapping[str, list[Path]]
-"""The live files of a store: name of a table, or folder of summaries → its files."""
+"""Maps the name of each table, and each folder of summaries, to its live files."""
 
 
 def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:

@@ -38,7 +38,7 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
         "is_retry": "coalesce(attempt_why = 'retry', false)",
     }
 )
-"""Facts derived from each call before it is counted: name → SQL, which may use earlier facts."""
+"""Maps facts derived from each call before it is counted to SQL that may use earlier facts."""
 
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 

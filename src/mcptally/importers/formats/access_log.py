@@ -32,7 +32,7 @@ _FIELD: Final = re.compile(r'(?<![\w.-])(?P<name>[\w.-]+)=(?P<value>"(?:[^"\\]|\
 _MESSAGE: Final = re.compile(r'(?:time=|\[)?"?\d{4}-\d\d-\d\d')
 """Matches the start of a line that is not about a request."""
 _OLD: Final = {"mcp.method": "mcp.method.name", "mcp.resource.name": "gen_ai.tool.name"}
-"""Field names in older versions of agentgateway → current names."""
+"""Maps field names in older versions of agentgateway to current names."""
 _SERVER: Final = ("mcp.target", "mcp.provider.name", "route")
 _STATUS: Final = ("http.status", "response_code")
 _OBJECT: Final = msgspec.json.Decoder(dict[str, Any])

@@ -87,7 +87,7 @@ class _Reader:
         self.tally = source.tally
         self.server = server
         self.open: dict[tuple[str, str], list[_Open]] = {}
-        """(session, tool) → open calls, oldest first; `waiting` is their total number."""
+        """Maps (session, tool) to open calls, oldest first; `waiting` is their total number."""
         self.waiting = 0
         self.uses = call_records.PendingCalls(source.tally)
 

@@ -202,7 +202,7 @@ PAGES: Final[dict[str, Handler]] = {
     "search": _search,
     "sql": _sql,
 }
-"""Path below the root → handler of the page."""
+"""Maps paths below the root to the pages' handlers."""
 
 
 def _review(reviews: Reviews) -> dict[str, Handler]:

@@ -35,9 +35,9 @@ _SHOWN: Final[Mapping[str, str]] = {
     "server_version client recording",
     "tools": "server tool drift first_seen last_seen description tokens definition",
 }
-"""Table → columns that its page shows by default."""
+"""Maps each table to the columns that its page shows by default."""
 _ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages": "at"}
-"""Table → default order; questions define their own order."""
+"""Maps each table to its default order; questions define their own order."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

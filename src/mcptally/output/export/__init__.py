@@ -44,7 +44,7 @@ class Exported(NamedTuple):
     rows: int
     """Number of rows that met the condition, including omitted rows."""
     left_out: Mapping[str, int]
-    """Reason → number of rows that were omitted."""
+    """Maps reasons to numbers of omitted rows."""
     notes: Sequence[str]
     """Messages about information that the format cannot represent."""
 

@@ -24,7 +24,7 @@ ROWS: Final[Mapping[str, Format]] = {
     "parquet": Format("Parquet, one file"),
     "markdown": Format("a Markdown table"),
 }
-"""Name → row format."""
+"""Maps names to row formats."""
 
 ANSWERS: Final[Mapping[str, Format]] = {"table": Format("a table for people"), **ROWS}
 """Formats for answers on stdout."""

@@ -18,4 +18,4 @@ WRITERS: Final[Mapping[str, Writer]] = {
     "parquet": parquet.write,
     "markdown": markdown.write,
 }
-"""Row format → its writer."""
+"""Maps each row format to its writer."""

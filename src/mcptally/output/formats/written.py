@@ -13,7 +13,7 @@ class Written(NamedTuple):
     """Numbers of rows that were omitted or cut."""
 
     left_out: Mapping[str, int] = {}
-    """Reason → number of omitted rows."""
+    """Maps reasons to numbers of omitted rows."""
     cut: int = 0
     """Number of rows with texts cut, because most CSV readers reject longer lines."""
 

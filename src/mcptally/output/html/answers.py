@@ -51,7 +51,7 @@ class Compared:
     tools: pl.DataFrame
     """The changes, one row per tool or server."""
     success_rates: dict[tuple[str | None, str | None], dict[str, Any]]
-    """(server, tool) → comparison of the success rates."""
+    """Maps (server, tool) to a comparison of the success rates."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class MoreExamples:
     """Additional example calls for the rows of answers, by row key."""
 
     errors: Mapping[tuple[str | None, ...], list[str]]
-    """(server, tool, template, verdict) → call ids."""
+    """Maps (server, tool, template, verdict) to call ids."""
     hidden: Mapping[tuple[str | None, ...], list[str]]
-    """(server, tool, hidden_rule) → call ids."""
+    """Maps (server, tool, hidden_rule) to call ids."""
     slow: Mapping[tuple[str | None, ...], list[str]]
-    """(server, tool) → ids of the slowest calls."""
+    """Maps (server, tool) to the ids of the slowest calls."""
 
 
 class Asked:

@@ -96,7 +96,7 @@ class Calls:
     """The calls on the page."""
 
     by_id: Mapping[str, Call]
-    """Id → call, most important first."""
+    """Maps ids to calls, most important first."""
     omitted: int
     """Number of calls omitted because they exceed the budget."""
 

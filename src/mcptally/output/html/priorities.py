@@ -28,7 +28,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "drift": "drift",
     **dict.fromkeys(("not_started", "start", "crash", "noise"), "servers"),
 }
-"""Kind of problem → id of the section with more information; the default is `errors`."""
+"""Maps kinds of problem to ids of sections with more information; the default is `errors`."""
 
 _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "errors": ("errors", "error", ("server", "tool", "template", "verdict")),
@@ -37,7 +37,7 @@ _ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     "drift": ("drift", "drift", ("server", "tool")),
     "servers": ("servers", "server", ("server",)),
 }
-"""Section id → name among the page's parts, prefix of row ids, and columns of a row's key."""
+"""Maps section ids to names among the page's parts, prefixes of row ids, and key columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ _AFFECTED: Final[Mapping[str, str]] = {
     "invalid_output_rate": "output_schema_state IN ('invalid', 'missing_output')",
     "invalid_input_rate": "input_schema_state = 'invalid'",
 }
-"""Metric → SQL condition for the calls that it counts."""
+"""Maps each metric to the SQL condition for the calls that it counts."""
 
 
 def _example(

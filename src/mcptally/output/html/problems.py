@@ -26,7 +26,7 @@ TITLES: Final[Mapping[str, str]] = {
     "contract": "results break the output schema",
     "drift": "breaking definition change",
 }
-"""Kind of problem → title."""
+"""Maps kinds of problem to titles."""
 
 RANKING: Final = (
     "Ranked by affected calls, of which those of one session count with their square root, and by "
@@ -65,7 +65,7 @@ _LIVES: Final[Mapping[str, str]] = {
     "crash": "start",
     "noise": "line",
 }
-"""Kind of problem in a server's life cycle → the unit that is counted."""
+"""Maps kinds of problem in a server's life cycle to the unit that is counted."""
 
 
 _PROBED: Final = "after server/discover, which clients of newer revisions send first"

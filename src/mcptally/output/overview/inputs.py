@@ -36,13 +36,13 @@ class Inputs:
     logs: list[Path] = dataclasses.field(default_factory=list)
     skipped: list[SkippedFile] = dataclasses.field(default_factory=list)
     files: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → `FileEntry`, for all files to read."""
+    """Maps the path of each file to read to its `FileEntry`."""
     unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state and reason, for skipped files in unknown formats."""
+    """Maps the path of each skipped file in an unknown format to its state and the reason."""
     other_names: list[str] = dataclasses.field(default_factory=list)
     """Files in folders that were not opened because of their names."""
     reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Path → state, for files in folders that contain answers from `mcptally review`."""
+    """Maps paths of files in folders with answers from `mcptally review` to their states."""
     are_stable: bool = True
     """Whether any later change to a file will change the file's state."""
 

@@ -1,4 +1,4 @@
-"""Computes the seed score of a response in either interpretation, for tests and the library.
+"""Computes the seed score of one response, for tests and the library.
 
     import mcptally as mt
 
