@@ -676,7 +676,8 @@ HARDLY_WORKS = SERVERS.add(lacking("ffmpeg", 10, 1) + [call("b", "t") for _ in r
 
 def test_a_program_is_perhaps_not_missing_if_the_tool_works_in_the_same_sessions(asked):
     [works], [hardly] = asked(PARTLY_WORKS), asked(HARDLY_WORKS)
-    assert (works["uncertain"], works["certainty"]) == (True, pytest.approx(79.9))
+    assert (works["fault"], works["suspected"]) == (None, "tool")
+    assert works["certainty"] == pytest.approx(69.9)
     assert (hardly["uncertain"], hardly["certainty"]) == (False, 95.0)
 
 

@@ -140,3 +140,31 @@ def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_ca
     judged, case, fault
 ):
     assert judged(case).row(-1, named=True)["fault"] == fault
+
+
+def opens_files(*calls: tuple[str, str | None]) -> list[dict]:
+    """Calls with a file, and what they answer if they fail."""
+    events = [opened()]
+    for number, (path, said) in enumerate(calls, 1):
+        answer = text(number, "[1]") if said is None else text(number, said, isError=True)
+        events.append(c2s(2 * number - 1, call(number, path=path)))
+        events.append(s2c(2 * number, answer))
+    return events
+
+
+ZIP = "zip: not a valid zip file"
+
+
+@pytest.mark.parametrize(
+    ("case", "fault"),
+    [
+        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", ZIP))), "tool"),
+        (CASES.add(*opens_files(("/srv/a.xlsx", ZIP), ("/srv/a.xlsx", None))), "tool"),
+        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.csv", ZIP))), "caller"),
+        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", "No sheet X"))), "caller"),
+    ],
+    ids=["worked before", "works later", "another file", "not damaged"],
+)
+def test_a_file_with_which_other_calls_work_is_not_damaged_by_the_caller(judged, case, fault):
+    [failed] = judged(case).filter(outcome="tool_error").rows(named=True)
+    assert failed["fault"] == fault

@@ -65,7 +65,7 @@ def judge_calls(
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
-    calls = calls.with_columns(evidence.denied_before(calls))
+    calls = evidence.add_file_facts(calls)
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict, definitions=definitions))
     certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)
     judged = Judged.select(

@@ -261,52 +261,79 @@ _FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
 """Matches values in the arguments' JSON text that may be paths."""
 
 
+_DAMAGED: Final = (
+    r"(?i)not a (?:valid )?zip|bad ?zip ?file|corrupt|\bdamaged\b|unexpected end of (?:file|data)"
+)
+"""Matches texts that call a file damaged."""
+
+
 class _Files(StageTable):
-    """One row per failed call and file in its arguments."""
+    """One row per call and file in its arguments, in recordings with such texts."""
 
     row = Column(pl.UInt32, "Number of the call.")
     recording = Judged.recording
     ts_ns = Judged.ts_ns
+    outcome = Judged.outcome
     error_text = Judged.error_text
+    arguments = Judged.arguments
     file = Column(pl.String, "A value of the arguments that may be a path.")
     denied = Column(pl.Boolean, "Whether the server was denied access.")
+    damaged = Column(pl.Boolean, "Whether the text calls a file damaged.")
     denied_ns = Column(pl.Int64, "Time of the first such call with this file.", "ns")
 
 
-def denied_before(calls: pl.DataFrame) -> pl.Series:
-    """Return whether a call's text names a file to which the server was denied access before.
+def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add `denied_before` and `works_otherwise` to calls, from calls in the same recording.
 
-    A file that the server may not create does not exist later: the caller named it correctly. Only
-    calls in the same recording are compared.
+    A file that the server was not allowed to write does not exist later, and a file with which
+    other calls work is not invalid: the caller named both correctly.
 
     Args:
         calls: calls with their final outcomes.
     """
     said = pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
+    failed = Judged.outcome.col.is_in(FAILED)
+    numbered = calls.lazy().with_row_index(_Files.row.name)
+    of_interest = (
+        numbered.filter(failed, said.str.contains(f"{_DENIED}|{_DAMAGED}"))
+        .select(_Files.recording.name)
+        .unique()
+    )
     files = (
-        calls.lazy()
-        .with_row_index(_Files.row.name)
-        .filter(Judged.outcome.col.is_in(FAILED))
-        .with_columns(said.str.contains(_DENIED).alias(_Files.denied.name))
-        .filter(_Files.denied.col.any().over(_Files.recording.name))
-        .with_columns(Judged.arguments.col.str.extract_all(_FILE).alias(_Files.file.name))
+        numbered.join(of_interest, on=_Files.recording.name, how="semi")
+        .filter(failed | (Judged.outcome.col == "ok"))
+        .select(
+            *(_Files.row.name, _Files.recording.name, _Files.ts_ns.name, _Files.outcome.name),
+            _Files.error_text.name,
+            Judged.arguments.col.str.extract_all(_FILE).alias(_Files.file.name),
+            (failed & said.str.contains(_DENIED)).alias(_Files.denied.name),
+            (failed & said.str.contains(_DAMAGED)).alias(_Files.damaged.name),
+        )
         .explode(_Files.file.name, empty_as_null=False)
         .with_columns(_Files.file.col.str.strip_chars('"'))
     )
     keys = [_Files.recording.name, _Files.file.name]
     first = _Files.ts_ns.col.min().alias(_Files.denied_ns.name)
-    rows = (
-        files.join(files.filter(_Files.denied.col).group_by(keys).agg(first), on=keys)
-        .filter(
-            _Files.ts_ns.col > _Files.denied_ns.col,
-            _Files.error_text.col.str.contains(_Files.file.col, literal=True),
-        )
-        .select(_Files.row.name)
-        .pipe(run_query)
+    denied = files.join(files.filter(_Files.denied.col).group_by(keys).agg(first), on=keys).filter(
+        failed,
+        _Files.ts_ns.col > _Files.denied_ns.col,
+        _Files.error_text.col.str.contains(_Files.file.col, literal=True),
     )
-    result = np.zeros(calls.height, dtype=np.bool_)
-    result[rows.get_column(_Files.row.name).to_numpy()] = True
-    return series_from_numpy(result, "denied_before")
+    works = files.filter(_Files.outcome.col == "ok")
+    damaged = files.filter(_Files.damaged.col).join(works, on=keys, how="semi")
+    return calls.with_columns(
+        _flags(calls.height, rows).alias(name)
+        for name, rows in (("denied_before", denied), ("works_otherwise", damaged))
+    )
+
+
+def _flags(height: int, rows: pl.LazyFrame) -> pl.Series:
+    """Return whether each of `height` calls is among `rows`."""
+    result = np.zeros(height, dtype=np.bool_)
+    result[rows.select(_Files.row.name).pipe(run_query).get_column(_Files.row.name).to_numpy()] = (
+        True
+    )
+    return series_from_numpy(result, "")
 
 
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:

@@ -47,6 +47,7 @@ class Inputs(StageTable):
     tool_kind = Judged.tool_kind
     input_schema = Definitions.input_schema
     denied_before = Column(pl.Boolean, "Whether the server was denied what the text names before.")
+    works_otherwise = Column(pl.Boolean, "Whether other calls work with the file said damaged.")
 
 
 class _Facts(Inputs):
@@ -210,7 +211,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
-    key += ["fast", "denied_before"]
+    key += ["fast", "denied_before", "works_otherwise"]
     key += ["quotes", "words", "tool_kind", *_WORDS, *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
@@ -528,7 +529,8 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
-    for name in ("names_argument", "time_limit", "fast", "denied_before", *_WORDS):
+    flags = ("names_argument", "time_limit", "fast", "denied_before", "works_otherwise")
+    for name in (*flags, *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
     if rule.tool:

@@ -29,7 +29,7 @@ _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
-    *("fast", "denied_before"),
+    *("fast", "denied_before", "works_otherwise"),
 )
 """Fields of rules about failures that test facts outside the text."""
 
@@ -151,7 +151,9 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """Only match calls that were answered within `facts.FAST_MS`."""
     denied_before: bool = False
     """Only match texts about an argument's value with which the server was denied access before
-    (`evidence.denied_before`)."""
+    (`evidence.add_file_facts`)."""
+    works_otherwise: bool = False
+    """Only match texts about a damaged file with which other calls work."""
     overrules: bool = False
     """Whether rules about the text with a higher `order` are not weighed, because this rule
     identifies the origin of the text."""

@@ -6,7 +6,7 @@
 -- the same message are judged as a group: its fault is that of most of its calls, and null if that
 -- is less than 70 % certain. It is `uncertain` if one or two texts decide about three calls or more
 -- and most of their verdicts are below 85 %; it is at most 79.9 % certain if the tools' other calls
--- contradict it. `input_error`: how the arguments violate the input schema. Templates that end
+-- contradict it, and 69.9 % if they show that nothing is missing. `input_error`: how the arguments violate the input schema. Templates that end
 -- alike (`failed to list pods: connection refused`) are one message, whatever tool they name. A
 -- message of several servers has one cause if the same is true for each server: whether any call to
 -- these tools worked and, if so, whether most failed this way. For a tool's own failures and unclear
@@ -126,10 +126,12 @@ judged AS MATERIALIZED (
             ELSE false
         END AS contradicted,
         CASE WHEN suspected IS NULL THEN NULL
-            WHEN contradicted THEN least(c.certainty, 79.9) ELSE c.certainty END AS certainty,
-        CASE WHEN c.certainty >= 70 THEN suspected END AS fault,
-        coalesce(c.certainty >= 70 AND (doubtful OR contradicted), false) AS uncertain,
-        g.fault IS NOT DISTINCT FROM suspected AS typical
+            WHEN contradicted AND (c.claim).reason = 'misconfig_or_missing_dependency'
+                THEN least(c.certainty, 69.9)
+            WHEN contradicted THEN least(c.certainty, 79.9) ELSE c.certainty END AS group_certainty,
+        CASE WHEN group_certainty >= 70 THEN suspected END AS fault,
+        coalesce(group_certainty >= 70 AND (doubtful OR contradicted), false) AS uncertain,
+        group_certainty AS certainty, g.fault IS NOT DISTINCT FROM suspected AS typical
     FROM grouped g
     JOIN claims c USING (words)
     LEFT JOIN others USING (words)
