@@ -381,7 +381,7 @@ def test_each_priority_error_group_hidden_error_and_slow_tool_has_a_whole_call(p
             for call_id in linked_calls(row):
                 assert text.count(f'id="call-{call_id}"') == 1
     for problem in re.findall(r'<li id="first-.*?</li>', text, re.DOTALL):
-        no_call = ("breaking definition change", "failed starts")
+        no_call = ("breaking definition change", "failed starts", "crashes")
         assert any(words in problem for words in (*no_call, "#call-", "whole"))
 
 
