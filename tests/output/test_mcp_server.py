@@ -122,7 +122,8 @@ def test_the_first_tool_lists_what_is_wrong_and_what_to_do_next(folder: Path):
     assert (row["rank"], row["kind"]) == ("1", "tool_failures")
     assert (json.loads(row["servers"]), json.loads(row["tools"])) == (["crashing"], ["load"])
     assert (row["fault"], row["affected"], row["calls"], row["ok"]) == ("tool", "6", "12", "6")
-    assert row["contrast"] == "when `path` is empty: 6 of 6 calls fail this way; otherwise 0 of 6"
+    counts = "6 of 6 calls fail as in the example; otherwise 0 of 6"
+    assert row["contrast"] == f"when `path` is empty: {counts}"
     assert "1 row; there are no more." in said(answer)
     told, calls, nothing, empty = talk(
         folder,
