@@ -90,9 +90,8 @@ def number(row: Mapping[str, Any]) -> str:
         return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}{during}{probed}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
-    noun = "result" if row["kind"] in {"unmarked", "contract"} else "call"
     worked = "; none worked" if row["ok"] == 0 else ""
-    return f"{row['affected']:,} of {count(row['calls'], noun)}{worked}"
+    return f"{row['affected']:,} of {count(row['calls'], 'call')}{worked}"
 
 
 def blame(row: Mapping[str, Any]) -> str:
