@@ -173,7 +173,7 @@ class ChildProcessPool:
             McptallyError: the function raised it; an underlying DuckDB error is its `__cause__`.
         """
         if seconds is not None:
-            seconds = min(threading.TIMEOUT_MAX, seconds)  # maximum time that a lock can wait
+            seconds = min(threading.TIMEOUT_MAX, seconds)  # maximum time to wait for a lock
         if not self._places.acquire(timeout=seconds):
             raise QueryError(
                 f"{PROCESSES} other queries are still running after {seconds:g} s; try again"

@@ -262,7 +262,7 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of everything that a query mentions, and so may read, by name.
+    """Return the SQL of everything that a query mentions and so may read, keyed by name.
 
     A query that reads DuckDB's catalog may read all questions.
     """

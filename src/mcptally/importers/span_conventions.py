@@ -150,7 +150,7 @@ def _result(method: str, attributes: dict[str, Any]) -> Any:
 
 
 def _gen_ai(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
-    """Apply OpenTelemetry's GenAI conventions: an agent executed a tool."""
+    """Apply OpenTelemetry's GenAI conventions for tools that an agent executed."""
     if attributes.get("gen_ai.operation.name") != "execute_tool":
         return None
     return SpanCall(

@@ -56,7 +56,7 @@ class _Recording:
 
 
 class TranscriptBuilder:
-    """Writes a source's recordings from its items."""
+    """Converts a source's items to recordings."""
 
     def __init__(
         self,

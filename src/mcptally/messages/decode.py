@@ -504,7 +504,7 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of each share; the findings are in the first share."""
+    """Yield the events of each share of the recordings; the first also has the findings."""
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):

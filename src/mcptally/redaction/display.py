@@ -62,7 +62,7 @@ def clean_lines(text: str) -> str:
 
 
 def as_message(text: str) -> str:
-    """Return a message that may quote recorded text, without secrets and control characters."""
+    """Return a message, which may quote recorded text, without secrets or control characters."""
     return clean_lines(mask_text(text))
 
 

@@ -286,7 +286,7 @@ class Policy:
         return (UNSEARCHABLE, 1) if spans is None else replace_spans(data, spans)
 
     def _secret_spans(self, data: bytes) -> list[Span] | None:
-        """Return the spans to replace; None if there are too many hits to search in time."""
+        """Return the spans to replace; None if there are too many hits to check in time."""
         if not self.rules:
             return []
         plain = unescape(data)

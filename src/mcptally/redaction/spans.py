@@ -86,8 +86,8 @@ MapBack = Callable[[int, int], tuple[int, int]]
 def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
     r"""Return the frame with escaped ASCII characters decoded, and a map back to its offsets.
 
-    A quote written as `\u0022` gets the backslashes that it would have as `\"`. Returns None if
-    nothing is escaped.
+    A quote written as `\u0022` becomes `\"`, with more backslashes if it is nested. Returns None
+    if nothing is escaped.
     """
     if b"\\" not in data and b"%" not in data:
         return None

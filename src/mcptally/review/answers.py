@@ -174,7 +174,7 @@ class Reviews(msgspec.Struct, frozen=True):
 
 
 class AppliedReviews(msgspec.Struct, frozen=True):
-    """The answers in a file that count, in the form that `apply` uses."""
+    """A file's answers that count, in the form that `apply` uses."""
 
     calls: tuple[Answer, ...] = ()
     groups: tuple[Answer, ...] = ()

@@ -76,8 +76,9 @@ def rate_change(
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
     """Return the correlation of calls within a session, around the pooled rate of both sides.
 
-    This is a weighted mean of Fleiss and Cuzick's estimate and of 1/2, with the weight of a few
-    sessions. The correlation and the sessions' weights are the same for all permutations.
+    This is a weighted mean of Fleiss and Cuzick's estimate and 1/2, which counts as much as
+    `PRIOR_SESSIONS` sessions. The correlation and the sessions' weights are the same for all
+    permutations.
     """
     rate = hits.sum() / sizes.sum()
     expected = (sizes - 1).sum() * rate * (1 - rate)

@@ -115,8 +115,8 @@ class Span(msgspec.Struct, frozen=True):
 class _FileAtOpen(io.FileIO):
     """A regular file that is read up to the size it had when it was opened.
 
-    Its digest is added to `digests` when the whole file was read in order. With a `span`, only that
-    part is read.
+    Its digest is added to `digests` once the whole file has been read in order. With a `span`, only
+    that part is read.
 
     Raises:
         OSError: the file cannot be opened.

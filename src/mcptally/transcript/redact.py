@@ -254,7 +254,7 @@ def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Membe
     found = parse_members(clean)
     if not isinstance(found, tuple) and len(found) == len(members):
         return found, count
-    if len(members) == 1:  # too many hits to search
+    if len(members) == 1:  # too many hits to check
         return [("withheld", _encode(UNREADABLE))], 1
     alone = [_redact_together([member], policy_) for member in members]
     return [member for one, _ in alone for member in one], sum(count for _, count in alone)

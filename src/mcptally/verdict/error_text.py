@@ -177,11 +177,13 @@ def hides_exception(reply: str) -> bool:
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
     """Return the text that rules examine: the reply's text with the exception on stderr.
 
+    An exception replaces a text that hides it (a `ValueError` without its class), and is added to
+    a text that repeats it.
+
     Args:
         stripped: text of the reply after `strip_wrappers`.
         exception: the exception on stderr.
-        trace: the result of `stack_trace`. An exception replaces a text that masks it; a
-            `ValueError` is added without its class.
+        trace: the result of `stack_trace`.
     """
     return (
         pl.when(trace == "masked")

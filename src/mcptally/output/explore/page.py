@@ -40,7 +40,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Page:
-    """A page."""
+    """A page's template, texts and sections."""
 
     template: str
     title: str

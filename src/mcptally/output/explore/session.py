@@ -107,7 +107,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """Return calls number `first` to `last` and the notifications between them, by time."""
+    """Return calls `first` to `last` and the notifications between them, by time."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]

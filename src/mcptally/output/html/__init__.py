@@ -233,7 +233,7 @@ _OTHERS: Final = (
 def _examples(
     parts: Mapping[str, sections.Section | None], names: Sequence[str]
 ) -> list[list[list[str]]]:
-    """Return the example calls' ids for each row of the sections `names`."""
+    """Return the ids of example calls for each row of the sections in `names`."""
     return [
         [row["examples"] for row in part.rows]
         for name in names

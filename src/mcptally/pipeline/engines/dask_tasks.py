@@ -111,7 +111,7 @@ def finish(
     Args:
         run: the run.
         saved: the partition as saved by the last worker that gathered it.
-        report: the report of its gathering, from which the archive's context was built.
+        report: the report from gathering it; the archive's context was built from this report.
         settings: the settings for finishing the partition.
         context: facts from the whole archive about the partition's servers and tools.
 

@@ -32,7 +32,7 @@ class SeedRule(rules.Rule, frozen=True, kw_only=True):
     classification: str = ""
 
     def holds(self, text: str) -> bool:
-        """Return whether a member or the regex matches the text, which must be in lower case."""
+        """Return whether the regex or one of `members` is in the text, which must be lower case."""
         return any(member in text for member in self.members) or bool(
             self.regex and re.search(self.regex, text)
         )

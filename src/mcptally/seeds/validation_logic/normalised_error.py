@@ -49,7 +49,7 @@ _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 
 
 class CategoryRule(TextRule, frozen=True, kw_only=True):
-    """A row that assigns a category to errors without a structure."""
+    """A row that assigns a category to unstructured errors."""
 
     category: str
     code: str = ""

@@ -25,7 +25,7 @@ class StructuredError(NamedTuple):
 
 
 NOTHING: Final = StructuredError()
-"""The value for an error without a structure."""
+"""The value for an unstructured error."""
 
 MEMBERS: Final = re.compile(
     r'"(?:error_detail|errorDetail|error|errors|category|code|status|status_?[cC]ode|http_?[sS]tatus|'

@@ -5,7 +5,7 @@ event survives even if all processes are killed at once. The file's mode is 0600
 are not redacted yet. Both processes keep the file locked. A journal without a lock belongs to a
 recorder that was killed; recovery.py writes its events and removes the file.
 
-Disk space is allocated before it is used, because a store to a page without space would end the
+Disk space is allocated before it is used, because writing to an unallocated page would kill the
 process (SIGBUS). Layout: the name of the redaction policy, the counters and bytes of the queue, and
 the progress of the recordings.
 """
