@@ -74,7 +74,7 @@ _CAUSES: Final = {
     "misconfigured": r"(?i)\benv(?:ironment)?\b|\b(?:not |un)set\b|\bmust be (?:provided|set)\b"
     r"|\brequired?\b|\bmissing\b|\busage:|\bconfig|\bsettings\b|\bcredential|api[ _-]?key|\btoken\b"
     r"|\bpassword\b|unrecogni[sz]ed|unknown (?:option|argument|command)|invalid (?:option|argument)"
-    r"|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not writ(?:e?able|able)"
+    r"|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not write?able"
     r"|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|python|node)"
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",

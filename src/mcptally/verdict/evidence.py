@@ -254,7 +254,7 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 
 _DENIED: Final = (
     r"(?i)permission denied|\be(?:acces|perm|rofs)\b|operation not permitted|access is denied"
-    r"|read-only file ?system|not writ(?:e?able)\b|errno 13\b"
+    r"|read-only file ?system|not write?able\b|errno 13\b"
 )
 """Matches messages of an operating system that denied access to a file."""
 _FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
@@ -268,14 +268,13 @@ _DAMAGED: Final = (
 
 
 class _Files(StageTable):
-    """One row per call and file in its arguments, in recordings with such texts."""
+    """A row per call and file in its arguments, where files were denied or damaged."""
 
     row = Column(pl.UInt32, "Number of the call.")
     recording = Judged.recording
     ts_ns = Judged.ts_ns
     outcome = Judged.outcome
     error_text = Judged.error_text
-    arguments = Judged.arguments
     file = Column(pl.String, "A value of the arguments that may be a path.")
     denied = Column(pl.Boolean, "Whether the server was denied access.")
     damaged = Column(pl.Boolean, "Whether the text calls a file damaged.")
