@@ -14,7 +14,7 @@ _Rows = TypeVar("_Rows", pa.Table, pa.RecordBatch)
 _Text = TypeVar("_Text", str, bytes)
 
 _FEW: Final = 1000
-"""Number of texts above which Arrow finds the distinct texts."""
+"""Number of texts above which Arrow, not Python, finds the distinct texts."""
 
 
 def mask_rows(rows: _Rows) -> _Rows:

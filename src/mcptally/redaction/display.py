@@ -6,9 +6,9 @@ for CI, messages on stderr. The rules are those of the default redaction policy
 (`redaction.policy`). `--raw` and `raw=True` turn masking off for `query`, `show`, `compare` and
 `export`.
 
-The store's own files are not masked. Nor are the relations and rows that the library returns
-(`Store.ask`, `Store.sql`, `Store.show`), which stay inside the caller's program; only their display
-in a notebook is masked.
+The store's own files are not masked. The relations and rows that the library returns (`Store.ask`,
+`Store.sql`, `Store.show`) are not masked either, because they stay inside the caller's program;
+only their display in a notebook is masked.
 
 Masking keeps the format: JSON text stays JSON text, with `[redacted:NAME]` in place of a secret.
 """
@@ -77,7 +77,7 @@ def mask_text(text: str) -> str:
 
 
 def _hidden(data: bytes) -> bytes:
-    """Return `data` with its secrets masked; the same object if there are none."""
+    """Return `data` with its secrets masked; if it has no secrets, return the same object."""
     default = policy("default")
     start = data.lstrip()[:1]
     if start == b"[" and b"--" in data and (command := _command(data)) is not None:
@@ -107,7 +107,7 @@ _JSON: Final = frozenset({b"{", b"[", b'"'})
 
 
 def _command(data: bytes) -> list[str] | None:
-    """Return the words of a command line written as a JSON array, else None."""
+    """Return the words of a command line that is written as a JSON array; None for other text."""
     try:
         return msgspec.json.decode(data, type=list[str])
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -133,7 +133,7 @@ def mask_and_cut(text: str, limit: int = LIMIT) -> str:
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """Return the first `limit` characters of a text, followed by the number of omitted ones."""
+    """Return the first `limit` characters of a text, and the number of omitted characters."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit} more characters)"

@@ -1,7 +1,7 @@
 """Finds secrets by the name next to them: in JSON at any depth, in text and in URLs.
 
-`name: value` has many notations. All have a name, a separator and a value, and the name determines
-whether the value is secret.
+There are many notations for `name: value`. Each has a name, a separator and a value, and the name
+determines whether the value is secret.
 """
 
 import functools
@@ -55,7 +55,7 @@ _SEPARATOR: Final = re.compile(
     rb"|(?P<xml>(?: [^<>\"]{0,80})?>)"
     rb")"
 )
-"""Matches the rest of a name after the part found, and the separator.
+"""Matches the part of a name after the found word, and the separator.
 
 The searched bytes are in lower case."""
 
@@ -155,7 +155,10 @@ _RULE_OF_KIND: Final = {"request-state": "request-state", "session-id": "session
 
 
 def _name_start(view: bytes, at: int) -> int:
-    """Return the start of the name around `at`, without the `n` of an escaped line break."""
+    """Return the start of the name around `at`.
+
+    The `n` of an escaped line break is not part of a name.
+    """
     if view[at : at + 1] in {b"?", b"&", b"/"}:
         return at + 1
     chunk = view[max(0, at - 48) : at]
@@ -194,7 +197,8 @@ def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
 
     A string that opens with a quote after n backslashes closes at the next quote after n
     backslashes. A quote after more backslashes belongs to the content: backslashes double with
-    every level of escaping. A quote after fewer closes an outer string: this one was truncated.
+    every level of escaping. A quote after fewer backslashes closes an outer string; the inner
+    string was truncated.
     """
     depth, mark = len(quote[1]), quote[2]
     start = quote.end()
@@ -245,7 +249,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
 
 
 _ADDRESS_OR_COLOUR: Final = re.compile(rb"0x[0-9A-Fa-f]{40}|#[0-9A-Fa-f]{3,8}")
-"""Matches the address of a token's blockchain contract, or the colour of a syntax token."""
+"""Matches the address of a blockchain token's contract, or the colour of a syntax token."""
 
 
 _MODEL_TOKEN_STARTS: Final = (b" ", b"\xc4", b"\xe2")
@@ -273,7 +277,7 @@ def _assignment_spans(
     quote = _QUOTE.match(view, after)
     element = match["xml"] is not None or match["element"] is not None
     if quote and not query and not element:
-        # The quote may instead close the string around the text: `"msg":"password: "`.
+        # The quote may close the string that contains the assignment: `"msg":"password: "`.
         first, last = _quoted_content(view, quote)
         text = view[first:last]
         if _SECRET_NAME.fullmatch(text) and secret_kind(_NAME_END.sub(b"", text)):

@@ -1,7 +1,7 @@
 """Defines rules and word lists for names that mark a value as secret.
 
-`secret_patterns` defines secrets that are recognised by their form. The rows of both are in
-`secrets.toml`.
+`secret_patterns` defines secrets that are recognised by their form. `secrets.toml` contains the
+rows of both modules.
 """
 
 from typing import Final
@@ -14,7 +14,8 @@ from mcptally.redaction.secret_patterns import DEFAULT, SECRETS
 class NameRule(msgspec.Struct, frozen=True, kw_only=True):
     """A rule under which the *name* next to a value marks the value as secret.
 
-    The fields are those of `secret_patterns.SecretPattern`; the tables below contain the names.
+    The fields have the same meaning as in `secret_patterns.SecretPattern`; the tables below contain
+    the names.
     """
 
     name: str
@@ -41,7 +42,7 @@ VERBS_OF_SETTINGS: Final = _WORDS["verbs_of_settings"]
 """First words of settings such as `stripCredentials`, whose values are not secret."""
 
 WORDS_BEFORE_KEY: Final = _WORDS["words_before_key"]
-"""Words before `key` that denote a credential; `key` alone does not."""
+"""Words that denote a credential together with a following `key`; `key` alone does not."""
 
 WORDS_BEFORE_RANDOM_KEY: Final = _WORDS["words_before_random_key"]
 """Words before `key` that denote a credential only if the value looks random."""

@@ -2,9 +2,9 @@
 
 The search parses quotes, not documents: a value begins after a quote and ends at the next quote
 with as many backslashes before it. This works in JSON, in JSON inside a string, in a torn frame and
-in plain text alike. The rules are rows of `secret_patterns` and `key_patterns`. Two scans
-suffice to show that an ordinary frame has no secret; such a frame is returned unchanged.
-docs/explanation/redaction.md lists what is and is not found.
+in plain text alike. The rules are rows of `secret_patterns` and `key_patterns`. Two scans usually
+show that a frame has no secret; such a frame is returned unchanged. docs/explanation/redaction.md
+lists what is and is not found.
 
 A secret becomes `[redacted:NAME]`. A session id or `requestState` becomes `[hashed:NAME:16 hex
 digits]`, from the SHA-256 of the value, so that equal values stay equal. Replacements are not
@@ -127,7 +127,8 @@ class Policy:
             return frame, 0
         clean, count = replace_spans(frame, spans)
         if count and not _is_json(clean) and _is_json(frame):
-            # The rules mistook a closing quote for an opening one, or a number for a card number.
+            # The result is not JSON: a rule mistook a closing quote for an opening quote, or
+            # replaced a number.
             clean, count = replace_spans(frame, within_strings(frame, spans))
         return clean, count
 
@@ -143,7 +144,7 @@ class Policy:
         """
         every = range(len(frames))
         small = [n for n, frame in enumerate(frames) if len(frame) < LARGE_FRAME_BYTES]
-        # None of the texts searched for contains a line break.
+        # Join the frames with line breaks, because no searched text contains a line break.
         joined = b"\n".join([frames[n] for n in small])
         if len(joined) < LARGE_FRAME_BYTES or self._unconditional:
             return every
@@ -399,7 +400,7 @@ class LineRedactor:
             if found := _KEY_LINE.fullmatch(line):
                 start, end = found.span("secret")
                 return line[:start] + b"[redacted:private-key]" + line[end:], 1
-            if line.strip():  # not a line of the key, but the key may continue
+            if line.strip():  # this line is not part of the key, but the key may continue
                 return self._policy.text(line)
             return line, 0
         begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)
@@ -410,7 +411,7 @@ class LineRedactor:
 
 _KEY_BEGINS: Final = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE: Final = re.compile(rb".{0,80}?(?P<secret>[A-Za-z0-9+/]{16,}={0,2}|=[A-Za-z0-9+/]{4})\s*")
-"""Matches a line of a key, perhaps after a time and a log level."""
+"""Matches a line of a key, which may follow a time and a log level."""
 _MAX_KEY_LINES: Final = 200
 """Maximum number of lines after the start of a private key that may belong to the key."""
 

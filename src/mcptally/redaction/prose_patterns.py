@@ -1,7 +1,7 @@
 """Builds rows for secrets written in sentences: passwords, codes, rejected keys.
 
-The rows and words are in `secrets.toml`. This module builds the patterns and needles for the words,
-which a frame may contain in UTF-8 or, in ASCII-only JSON, as escapes.
+The rows and words are in `secrets.toml`. This module builds the patterns and needles for the words.
+A frame contains a word in UTF-8 or, in ASCII-only JSON, as escapes.
 """
 
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ _SHORT: Final = {
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:
-    """Return a part of each form that cannot overlap itself, as `TextSearch` requires."""
+    """Return from each form a part that cannot overlap itself, as `TextSearch` requires."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)

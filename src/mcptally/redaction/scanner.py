@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 MAX_FAILED_MATCHES: Final = 16
 """Number of failed matches after which the rest of a long run of text is skipped.
 
-Without the limit, a peer could slow the search down with such a run and delay all traffic."""
+Without the limit, a peer could send a long run of text that slows the search and delays all
+traffic."""
 
 LARGE_FRAME_BYTES: Final = 4096
 """Minimum size of a frame for which ahocorasick_rs is imported (3 ms, once)."""
@@ -62,8 +63,8 @@ class TextSearch:
 
         Args:
             texts: the texts to find; none may overlap itself.
-            ahead: a regular expression for what follows each text's rarest character. `find` may
-                omit hits if it does not match.
+            ahead: a regular expression for the bytes after each text's rarest character. `find` may
+                omit hits whose following bytes do not match.
             fast_from: minimum size of frames searched by ahocorasick_rs, once it is imported.
 
         Raises:
@@ -134,7 +135,7 @@ class TextSearch:
             return []
         self._fast_from = self._loaded_from
         rank = {text: number for number, text in enumerate(self._texts)}
-        # Other match kinds go byte by byte; this one does not report overlapping hits.
+        # Other match kinds compare byte by byte. This kind does not report overlapping hits.
         kind = MatchKind.LeftmostFirst
         return [
             (BytesAhoCorasick(group, kind).find_matches_as_indexes, [rank[text] for text in group])

@@ -42,7 +42,8 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts; every match contains one. With `""`, every frame is searched."""
+    """Lower-case texts, of which every match contains at least one. With `""`, every frame is
+    searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""
     check: str = ""

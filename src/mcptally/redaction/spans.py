@@ -26,8 +26,8 @@ def hashed(kind: str, value: str) -> str:
     """Return `[hashed:KIND:…]`, so that equal values stay equal after redaction.
 
     The hash is SHA-256 without a key, truncated to 64 bits, so that `mcptally redact` and all
-    processes that record one session write the same text. It protects values that cannot be guessed
-    (session ids are random by specification), not values from a short list.
+    processes that record one session write the same text. The hash protects values that cannot be
+    guessed (session ids are random by specification), but not values from a short list.
     """
     if is_redacted(value.encode(errors="surrogateescape")):
         return value
@@ -150,7 +150,11 @@ _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
 
 
 def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
-    """Replace spans and count them; of overlapping spans, the first and longest wins."""
+    """Replace spans and count them.
+
+    Overlapping spans count as one, with the replacement of the first span, or of the longest span
+    with the same start.
+    """
     out: list[bytes] = []
     last = count = 0
     for span in sorted(spans, key=lambda s: (s.start, -s.end)):

@@ -74,7 +74,7 @@ _NOT_A_PASSWORD: Final = re.compile(
 
 
 def key_like(value: bytes) -> bool:
-    """Return whether a value that an error quotes is random, not a name with a number."""
+    """Return whether a value in an error message looks random, not like a name with a number."""
     return (
         random_like(value)
         and _DIGIT.search(value) is not None

@@ -8,7 +8,7 @@ from mcptally.redaction.spans import URL_PASSWORD
 from mcptally.redaction.token_checks import random_like, token_like
 
 WORDS_IN_NAME: Final = re.compile(rb"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-"""Matches each word and number in a name: `apiKey2` has three."""
+"""Matches each word and number in a name: `apiKey2` has three of them."""
 
 PLACEHOLDERS: Final = frozenset(
     b"null none nil true false undefined string str int number object bool boolean any required "
@@ -36,7 +36,7 @@ _PATH: Final = re.compile(
 
 
 def _is_random_key(view: bytes, start: int, end: int) -> bool:
-    """Return whether the value looks random and is not a UUID (often a mere identifier)."""
+    """Return whether the value looks random and is not a UUID, which is often a mere identifier."""
     value = view[start:end]
     return (
         _KEY_VALUE.fullmatch(value) is not None
@@ -87,7 +87,7 @@ The first word of a key is the secret's kind.
 def is_expression(view: bytes, found: re.Match[bytes], name: bytes, separator: bytes) -> bool:
     """Return whether the value is source code (variable, attribute, type): `cookies=self.cookies`.
 
-    It must consist of words, and either share a word with the name or be followed by code.
+    The value must consist of words, and either share a word with the name or be followed by code.
     """
     value = found[0].rstrip(b"?!")
     if (separator == b"=" and name.isupper()) or name.startswith(b"-"):
@@ -135,7 +135,7 @@ def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:
     if len(value) < 3 or value.lower() in PLACEHOLDERS or _NOT_A_VALUE.match(value):
         return False
     if URL_PASSWORD in value:
-        return False  # a URL, whose only secret is already replaced
+        return False  # skip a URL, because its password is already replaced
     if separator == b"=" and (name.isupper() or name.startswith(b"-")):
         return True
     if name[:2].lower() == b"x-":

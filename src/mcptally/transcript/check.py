@@ -34,11 +34,9 @@ from mcptally.wire.json_text import decode_or_none
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 CheckVerdict = Literal["whole", "writing", "unclosed", "incomplete"]
-"""State of a recording.
-
-`writing` and `unclosed` recordings have no `close` event. A `writing` recording is still being
-written; for an `unclosed` one, the recorder was killed or the file was copied too early. In an
-`incomplete` recording, events are missing or contradict each other."""
+"""State of a recording. `writing` and `unclosed` recordings have no `close` event. A `writing`
+recording is still being written. A recording is `unclosed` if its recorder was killed or its file
+was copied too early. In an `incomplete` recording, events are missing or contradict each other."""
 
 _MAX_RUNS: Final = 4096
 """Number of `seq` runs per recording above which runs are merged, to bound memory for shuffled
@@ -97,7 +95,7 @@ class RecordingCheck:
     segments: int
     """Number of segments read: `open` events with different segment numbers."""
     problems: list[str]
-    """Messages; empty if the verdict is `whole`."""
+    """Messages about what is missing or contradictory; empty if the verdict is `whole`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -109,7 +107,8 @@ class FileCheck:
     bytes_not_read: int
     """Decompressed size of the lines that are not events of format 1."""
     share_not_read: float
-    """Minimum share of the file that could not be read: a truncated file has lost more."""
+    """Minimum share of the file that could not be read. A truncated file has lost more than
+    this."""
     problems: list[str]
 
 
@@ -258,7 +257,8 @@ def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
     runs.append(_SeqRun(event.seq, event.seq, event.ts_ns, event.ts_ns))
     if len(runs) > state.max_runs:
         state.runs = _merged(state)
-        # Gaps prevented merging, so raise the limit: trying again at every event would be slow.
+        # Gaps prevented merging. Raise the limit, because merging again at every event would be
+        # slow.
         state.max_runs = max(_MAX_RUNS, 2 * len(state.runs))
 
 

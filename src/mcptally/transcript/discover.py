@@ -138,7 +138,7 @@ def files_below(
             elif why := _why_skipped(entry, path, root, suffixes):
                 out.append(SkippedFile(_printable_path(path), why))
             elif entry.name.endswith(suffixes) and not (
-                # Skip a link to a file in the folder: the file is found under its own name.
+                # Skip a link to a file in the same folder, because the file itself is read.
                 entry.is_symlink() and path.resolve().name.endswith(suffixes)
             ):
                 yield path
@@ -153,7 +153,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
     """Write the events that killed recorders left in a folder, and report failures."""
-    with contextlib.suppress(OSError, ValueError):  # `_files_of` reports a bad path
+    with contextlib.suppress(OSError, ValueError):  # `_files_of` reports paths that cannot be read
         if any(folder.glob(f"*{JOURNAL_SUFFIX}")):
             # Imported late: journals are rare.
             from mcptally.transcript.writer.recovery import finish_journals  # noqa: PLC0415
@@ -196,7 +196,7 @@ def _within(path: Path, root: Path) -> bool:
 
 
 def _leads_to(entry: os.DirEntry[str], what: Callable[[os.DirEntry[str]], bool]) -> bool:
-    """Return whether an entry, or the target of a link, passes the test `what`."""
+    """Return whether the entry, or its target if the entry is a link, passes the test `what`."""
     try:
         return what(entry)
     except OSError:  # a link to itself

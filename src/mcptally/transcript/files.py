@@ -1,8 +1,8 @@
 """Reads the bytes of transcripts, decompressed and split into lines.
 
-The content of lines is not parsed here. Files are streamed, never read into memory as a whole, and
-only up to the size they had when they were opened. Lines longer than `MAX_LINE`, and data beyond
-what `DecompressionBudget` allows, are skipped and reported.
+The content of lines is not parsed here. Files are streamed, not read into memory as a whole, and
+read only up to the size that they had when they were opened. Lines longer than `MAX_LINE`, and data
+beyond what `DecompressionBudget` allows, are skipped and reported.
 """
 
 import functools
@@ -34,8 +34,7 @@ _SAMPLE_STEP: Final = 1 << 12
 """Bytes read at a time by `expansion_ratio`, which needs the position in the compressed file."""
 
 MAX_LINE: Final = 256 << 20
-"""Maximum length in bytes of a line that is read: a line takes eleven times its length in memory.
-
+"""Maximum length in bytes of a line that is read. A line takes eleven times its length in memory.
 The recorder's size limit for a frame is far lower.
 """
 
@@ -71,7 +70,7 @@ _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 class DecompressionBudget(msgspec.Struct):
-    """The number of bytes by which files may together expand beyond `FREE_EXPANSION`."""
+    """The number of bytes by which several files together may exceed `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
@@ -113,10 +112,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class _FileAtOpen(io.FileIO):
-    """A regular file that is read up to the size it had when it was opened.
+    """A regular file that is read up to the size that it had when it was opened.
 
     Its digest is added to `digests` once the whole file has been read in order. With a `span`, only
-    that part is read.
+    the lines of the span are read.
 
     Raises:
         OSError: the file cannot be opened.
@@ -209,7 +208,7 @@ class _CutOffError(EOFError):
 class _ZstdFile(io.RawIOBase):
     """Yields the decompressed bytes of zstd frames; also closes the underlying file.
 
-    Zstandard's `stream_reader` does not notice when the file ends before its last frame.
+    Zstandard's own `stream_reader` does not detect that a file ends within a frame.
 
     Raises:
         _CutOffError: the file ends within a frame.
@@ -301,7 +300,7 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     """Consecutive whole lines of one file."""
 
     data: bytes
-    """The lines, each with its newline; the last line of a file may lack it."""
+    """The lines, each with its newline; the last line of a file may have no newline."""
     first: int
     """Number of the first line, counted from 1."""
     rest: float = 0.0
@@ -358,7 +357,7 @@ def read_lines(
     digests: Digests | None = None,
     span: Span | None = None,
 ) -> Iterator[LineRun | Damage]:
-    """Yield the lines of a file in runs of about `chunk` bytes, and the damage between them.
+    """Yield the lines of a file in runs of about `chunk` bytes, and each damage between the runs.
 
     Args:
         path: the file. If it cannot be opened, one `Damage` is yielded.

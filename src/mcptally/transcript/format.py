@@ -28,7 +28,7 @@ Dir = Literal["c2s", "s2c"]
 """Direction of a message: client to server, or server to client."""
 
 Transport = Literal["stdio", "streamable_http", "http_sse", "import"]
-"""Transport of a recording; `import` means that it was converted from another program's log."""
+"""Transport of a recording; `import` if the recording was converted from another program's log."""
 
 SUFFIXES: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 """Suffixes of the files that are read in a folder; a file named explicitly is always read."""

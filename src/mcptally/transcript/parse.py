@@ -1,4 +1,4 @@
-"""Parses transcript lines into events; for other lines, returns the broken rule and a message.
+"""Parses transcript lines into events; for invalid lines, returns the broken rule and a message.
 
 `score` and `check` both use this module, so they never disagree about a line.
 """
@@ -30,7 +30,8 @@ TORN_TAIL_MESSAGE: Final = "the last line is torn: the recorder was stopped, or 
 MAX_NOISE_LINES: Final = 1_000_000
 """Number of lines without an event after which the rest of a file is not read.
 
-A decompression bomb of a few kB has hundreds of millions of lines, at microseconds each.
+A decompression bomb of a few kB may contain hundreds of millions of lines, each of which takes
+microseconds.
 """
 
 NOISE_MESSAGE: Final = (
@@ -38,10 +39,10 @@ NOISE_MESSAGE: Final = (
 )
 
 LINE_DEPTH: Final = MAX_DEPTH + 1
-"""Maximum nesting of a line: that of a message, plus one level for the event around it."""
+"""Maximum nesting of a line: the maximum nesting of a message, plus one level for the event."""
 
 _MAX_QUOTED: Final = 200
-"""Maximum characters of a parser's message that are kept; it may quote the line."""
+"""Maximum characters kept from a parser's message, because the message may quote the line."""
 
 
 def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
@@ -122,7 +123,7 @@ Member = tuple[str, bytes]
 def parse_members(line: bytes) -> list[Member] | Rejection:
     """Return the members of the JSON object on a line, in order, including repeated names.
 
-    A dict would keep only the last of several members of the same name.
+    A dict would keep only the last of several members with the same name.
     """
     if not is_utf8(line):
         return "transcript.not_utf8", "the line is not UTF-8"

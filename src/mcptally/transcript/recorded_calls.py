@@ -1,8 +1,8 @@
 """Reads individual calls from transcripts: the frames as recorded, and the stderr around them.
 
 A store contains a call's arguments and result, but neither complete frames nor stderr. Lines are
-found by number; their recording and `seq` must equal those in the store, so another file of the
-same name is never mistaken for the transcript.
+found by number. The recording and `seq` of a line must equal the store's values, so that another
+file of the same name is never mistaken for the transcript.
 """
 
 import dataclasses
@@ -26,9 +26,8 @@ from mcptally.transcript.parse import parse_event
 from mcptally.transcript.remote import is_url, url_of_path
 
 NEAR_LINES: Final = 200
-"""Number of lines searched for stderr before and after a request, and before and after a reply.
-
-All lines between request and reply are searched if there are fewer than twice as many."""
+"""Number of lines searched for stderr before and after a request, and before and after a reply. If
+fewer than twice as many lines are between request and reply, all of them are searched."""
 NEAR_NS: Final = 1_000_000_000
 """Nanoseconds before the request and after the reply within which stderr belongs to a call."""
 MAX_BEFORE: Final = 5
@@ -67,15 +66,16 @@ class RecordedCall:
     """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
-    """The JSON-RPC frame as recorded: for a batch, the member; for a truncated frame, the head."""
+    """The JSON-RPC frame as recorded: from a batch, the call's member; from a truncated frame, the
+    head."""
     reply: str | None = None
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
 
-    Lines may be about other calls that the server processed at that time. Terminal colours are
-    removed."""
+    Some lines may be about other calls that the server processed at the same time. Terminal colours
+    are removed."""
     not_read: str | None = None
-    """Why the transcript could not be read to its end; None if it could."""
+    """Why the transcript could not be read to its end; None if it was read to its end."""
 
 
 class _Stderr(NamedTuple):
@@ -86,7 +86,7 @@ class _Stderr(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _File:
-    """The lines needed from a file, and the content found."""
+    """The line numbers needed from a file, and the lines found."""
 
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
@@ -95,7 +95,7 @@ class _File:
     searched: list[range] = dataclasses.field(default_factory=list)
     """Lines that are searched for stderr."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
-    """Maps line numbers to the time of the wanted message, and the line."""
+    """Maps the line numbers of wanted messages to the message's time and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
 
@@ -114,8 +114,8 @@ def read_calls(
             used.
         most_bytes: maximum decompressed bytes read from all files together. A file is read up to
             the last line that is needed.
-        folder: the folder to which the files' names are relative. A file that is not there is
-            read from the current folder.
+        folder: the folder to which the files' names are relative. A file that does not exist in
+            this folder is read from the current folder.
 
     Returns:
         The calls in the order of `places`; `not_read` says why a call could not be read.

@@ -1,8 +1,8 @@
 """Applies a redaction policy to existing recordings and writes redacted copies.
 
-The policies are those of the recorder. Everything that is not secret is copied unchanged; the
-source is not modified. A line that is not a JSON object cannot be searched field by field, so it is
-replaced by a line that states the reason.
+The policies are the same as in the recorder. Text that is not secret is copied unchanged; the
+source is not modified. A line that is not a JSON object cannot be searched field by field, so a
+line that states the reason replaces it.
 """
 
 import base64
@@ -50,8 +50,8 @@ class RedactionSummary:
 
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Messages about lines that could not be searched: one per file and reason, with the first line
-    and the number of further lines."""
+    """Messages about lines that could not be searched: one message per file and reason, with the
+    first line and the number of further lines."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be read and are missing from the copy."""
 
@@ -382,7 +382,7 @@ def _redact_id(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
         return value, 0
     text = (
         decode_or_none(_STRING, value) or ""
-    ).encode() or value  # the same id may be escaped differently elsewhere
+    ).encode() or value  # decode the id, because other events may escape it differently
     digest = hashlib.blake2b(text, digest_size=8, key=redaction.key).hexdigest()
     return _encode(f"[hashed:id:{digest}]"), 1
 
@@ -395,7 +395,7 @@ _REDACTOR_OF_FIELD: Final[Mapping[str, Callable[[bytes, _Redaction], tuple[bytes
     "url": _redact_url,
     "command": _redact_command,
     "headers": _redact_headers,
-    # Older recorders derived the label from an argument, which may contain a token.
+    # Older recorders derived the label from an argument of the command, which may be a token.
     "server": _redact_text,
     "recording": _redact_id,
     "scope": _redact_id,

@@ -1,7 +1,7 @@
 """Reads files at URLs (`s3://bucket/key` and other protocols of fsspec).
 
 A `RemoteFile` stands in for a `Path` when an archive is read: it has a name, a size, times and a
-stream of bytes. A connection error ends the run: if it became a finding, the tables would depend on
+stream of bytes. A connection error ends the run. As a finding, it would make the tables depend on
 the network.
 """
 
@@ -44,7 +44,7 @@ def how_to_copy(url: str, folder: str) -> str:
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL from which a `Path` was made (losing a slash of `//`); None if from none."""
+    """Return the URL from which a `Path` was made, without the lost slash; None for other paths."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -53,7 +53,7 @@ def url_of_path(path: Path) -> str | None:
 
 
 def not_found(path: Path) -> UnreadableError:
-    """Return the error for a missing path, or for a URL that the command cannot read."""
+    """Return the error for a missing path, or for a URL if the command reads only paths."""
     url = url_of_path(path)
     why = "is not a local path; `mcptally score` reads URLs" if url else "no such file or folder"
     return UnreadableError(f"{url or path}: {why}")
@@ -96,7 +96,7 @@ def reaching(url: str) -> Iterator[None]:
         yield
     except McptallyError:
         raise
-    except Exception as error:  # each file system has its own exceptions; all mean the same here
+    except Exception as error:  # each file system has its own exceptions
         why = f"{error}"
         raise UnreachableError(f"{url}: cannot be reached: {why[:1].lower()}{why[1:]}") from error
 
@@ -168,7 +168,7 @@ class RemoteFile:
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
-        """Return the SHA-256 in hex; read the file unless it has already been read to its end."""
+        """Return the SHA-256 in hex; the file is read unless it was already read to its end."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):

@@ -16,8 +16,8 @@ _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"(
 def spans_of(path: Path, target: int) -> list[Span]:
     """Return parts of about `target` bytes; no recording has events in two parts.
 
-    Returns one part if the recordings overlap everywhere, and none if a line does not begin as
-    expected: the limits on bad lines apply per file.
+    Returns one part if the recordings overlap everywhere, and no part if a line does not begin like
+    an event, because the limits on bad lines apply to whole files.
 
     Args:
         path: an uncompressed file.
@@ -25,7 +25,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
     """
     digests = Digests()
     places: list[tuple[int, int]] = [(0, 1)]
-    """Offset and number of each line where a part may begin: the recording changes there."""
+    """Offset and number of each line where a part may begin, because the recording changes."""
     latest: dict[bytes, int] = {}
     """Maps recordings to the value of `len(places)` when their latest line was read."""
     overlapped: set[int] = set()

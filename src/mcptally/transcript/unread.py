@@ -13,7 +13,7 @@ _NAMED = 3
 
 
 class ReadTally:
-    """Counts the bytes of a file that were read and those that were not."""
+    """Counts the bytes of a file that were read, and the bytes that could not be read."""
 
     def __init__(self) -> None:
         self.read = self.lost = 0
@@ -39,7 +39,7 @@ class ReadTally:
         self.lost += size
 
     def note(self, line: int | None, message: str) -> None:
-        """Keep the first fault."""
+        """Store the fault unless an earlier fault is stored."""
         self.fault = self.fault or (message if line is None else f"line {line}: {message}")
 
     @property
@@ -55,7 +55,8 @@ class UnreadFile(msgspec.Struct, frozen=True):
     size: int
     """Size on disk in bytes."""
     share: float
-    """The minimum share that could not be read: a truncated file has lost more."""
+    """The minimum share of the file that could not be read. A truncated file has lost more than
+    this."""
     fault: str
     """The first fault, with its line."""
 

@@ -1,4 +1,5 @@
 """Parses bytes from the wire without I/O: framing, SSE, strict JSON, nesting, content coding.
 
-May import `redaction`, `errors` and no other folder, and nothing columnar: the recorder uses it.
+May import `redaction` and `errors`, but no other folder and no columnar library, because the
+recorder imports this folder.
 """

@@ -9,7 +9,7 @@ POOL_BYTES: Final = 256 * 1024 * 1024
 
 
 class BytePool:
-    """A memory limit shared by several buffers; small buffers do not count."""
+    """A memory limit that several buffers share; small buffers do not count."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
         self._left = size
@@ -27,10 +27,11 @@ class BytePool:
 
 
 class PooledBytes:
-    """A buffer that keeps all bytes up to a cap, and only head, tail, size and hash beyond it.
+    """A buffer that keeps all bytes up to a cap.
 
-    A buffer of more than `framing.HEAD_BYTES` bytes takes them from the pool. If the pool is
-    exhausted, the buffer acts as if its cap were reached.
+    Above the cap, it keeps only head, tail, size and hash. A buffer takes memory from the pool if
+    it has more than `framing.HEAD_BYTES` bytes. If the pool is exhausted, the buffer acts as if its
+    cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
@@ -40,7 +41,7 @@ class PooledBytes:
         self._parts: list[bytes] = []
         self._oversized: OversizedFrame | None = None
         self.size = 0
-        """Number of bytes fed, kept or not."""
+        """Total number of bytes passed to `feed`."""
 
     def __del__(self) -> None:
         """Give the bytes back to the pool, whether or not `take` was called."""

@@ -67,7 +67,7 @@ class _Zlib:
     def _window(self, data: bytes) -> int:
         if self._gzip:
             return zlib.MAX_WBITS | 16
-        # "deflate" means zlib (RFC 9110), but in the wild its header may be missing.
+        # "deflate" means zlib (RFC 9110), but some servers send it without the zlib header.
         return zlib.MAX_WBITS if data[0] & 0x0F == 8 else -zlib.MAX_WBITS
 
     def end(self) -> None:

@@ -22,7 +22,7 @@ MAX_STDERR_LINE: Final = 64 * 1024
 
 
 class TruncatedFrame(NamedTuple):
-    """The kept parts of a frame over the cap; `size` and `sha256` are those of the whole frame."""
+    """The kept parts of a frame over the cap. `size` and `sha256` describe the whole frame."""
 
     head: bytes
     tail: bytes

@@ -1,8 +1,9 @@
 """Limits the nesting of JSON, independent of the parser and of the caller's stack depth.
 
-Parsers have their own limits; those of Python parsers depend on the current stack depth. So the
-depth is checked before decoding (`is_too_deep`), and decoding runs with a raised recursion limit
-(`with_raised_recursion_limit`). The recorder uses this module, so it imports nothing slow.
+Parsers have their own limits, and the limits of Python parsers depend on the current stack depth.
+Therefore the depth is checked before decoding (`is_too_deep`), and decoding runs with a raised
+recursion limit (`with_raised_recursion_limit`). The recorder uses this module, so it imports
+nothing slow.
 """
 
 import contextlib
@@ -45,7 +46,7 @@ def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
 
 
 def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Return whether a value has more than `limit` levels of lists and dicts, or a cycle."""
+    """Return whether a value is nested more than `limit` levels deep, or contains itself."""
     level = [value]
     for _ in range(limit + 1):
         level = [v for v in level if isinstance(v, dict | list)]
@@ -92,7 +93,8 @@ def raised_recursion_limit() -> Iterator[None]:
         with _lock:
             _limits["users"] -= 1
             if not _limits["users"] and sys.getrecursionlimit() == _limits["set"]:
-                # Python refuses if the current stack is deeper; the limit then remains raised.
+                # If the current stack is deeper, Python refuses to lower the limit; the limit then
+                # remains raised.
                 with contextlib.suppress(RecursionError):
                     sys.setrecursionlimit(_limits["before"])
 

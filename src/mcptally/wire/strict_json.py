@@ -17,7 +17,8 @@ _decode: Final = msgspec.json.Decoder().decode
 _BOM: Final = b"\xef\xbb\xbf"
 
 # The largest double is 1.8e308, so an integer of 310 digits overflows: msgspec decodes it exactly,
-# orjson rejects it. If every 32nd byte is sampled, a run of 310 digits covers nine samples.
+# orjson rejects it. In samples of every 32nd byte, a run of 310 digits covers at least nine
+# samples.
 _LONGEST_INTEGER: Final = 309
 _STRIDE: Final = 32
 _SAMPLED_DIGITS: Final = re.compile(rb"[0-9]{9}")
@@ -56,7 +57,8 @@ def _reason(frame: bytes) -> str:
         text = frame.decode()
     except UnicodeDecodeError:
         return "not_utf8"
-    # Only frames that msgspec rejects get here; they are rare enough for a slower second parser.
+    # Only frames that msgspec rejects are parsed here; such frames are rare, so a slower parser is
+    # acceptable.
     import json  # noqa: PLC0415
 
     try:

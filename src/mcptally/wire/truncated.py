@@ -1,6 +1,6 @@
 """Finds `id`, `method`, `name` and `is_error` in a frame whose middle was not recorded.
 
-The head is scanned forwards and the tail backwards, for as long as the nesting level is certain.
+The head is scanned forwards and the tail backwards, as long as the nesting level is known.
 """
 
 import re
@@ -77,7 +77,7 @@ def _forwards(head: bytes) -> dict[str, Any]:
 
 
 def _backwards(tail: bytes) -> dict[str, Any]:
-    """Return the message's `id` and its result's `isError` if they are the last members."""
+    """Return the message's `id`, and `isError` of its result, if they are the last members."""
     found: dict[str, Any] = {}
     depth = 0
     end = len(tail)

@@ -1,6 +1,7 @@
 """Finds the servers in a client configuration, and checks whether they run behind the recorder.
 
-Clients are recognised by the configuration's keys, not by its path: see `server_entries`.
+The configuration's keys show which client it belongs to (`server_entries`); its path does not
+matter.
 """
 
 import dataclasses
@@ -120,7 +121,10 @@ URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def recorder_argument_count(entry: ServerEntry) -> int | None:
-    """Return the number of leading recorder arguments, including `--`; None if there are none."""
+    """Return the number of the recorder's arguments at the start, with `--`.
+
+    Returns None if the command does not run the recorder.
+    """
     words = [node.value for node in entry.words]
     if not words or not all(isinstance(word, str) for word in words):
         return None

@@ -1,7 +1,7 @@
 """Parses JSON with comments and trailing commas, and keeps each value's position in the text.
 
-With the positions, a configuration file can be edited in place: an edit replaces a few characters
-and preserves comments, order and layout.
+The positions allow editing a configuration file in place: an edit replaces a few characters and
+preserves comments, order and layout.
 """
 
 import dataclasses

@@ -1,11 +1,11 @@
 """Inserts the recorder into server commands in a client configuration, and removes it again.
 
 Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
-Crush and Amp. They are recognised by their keys, not by their path: see `entries`. For TOML and
-YAML (Codex, Goose, LibreChat, Continue), the user gets instructions.
+Crush and Amp. A configuration's keys show which client it belongs to (see `entries`); its path does
+not matter. For TOML and YAML (Codex, Goose, LibreChat, Continue), the user gets instructions.
 
-The text is edited in place. The original is kept in a backup next to it, named after the hash of
-the edited file: undo restores every byte if the file has not been edited since.
+The text is edited in place. A backup next to the file contains the original; its name contains the
+hash of the edited file. If the file has not been edited since, undo restores the original bytes.
 """
 
 import dataclasses
@@ -131,7 +131,8 @@ _OTHER_FORMATS: Final = {
     ),
 }
 _OTHER_FORMATS[".yml"] = _OTHER_FORMATS[".yaml"]
-"""Maps suffixes of files edited by hand to format and clients, entry, and lines to add."""
+"""Maps suffixes of files that users edit by hand to the format and its clients, the entry to edit,
+and the lines to add."""
 
 
 def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:
@@ -288,7 +289,8 @@ def _wrap_server(
         edits = [(command.start, command.end, f'{first_word}, "args": [{", ".join(added)}]')]
     elif args.items:
         first = args.items[0].start
-        # If the first argument starts a new line, start one after the inserted arguments too.
+        # If the first argument starts a new line, also insert a line break after the recorder's
+        # arguments.
         gap = text[args.start + 1 : first]
         gap = gap if gap.isspace() and "\n" in gap else " "
         edits.append((first, first, f"{', '.join(added)},{gap}"))

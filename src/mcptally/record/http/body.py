@@ -16,7 +16,8 @@ UNCHECKED_EXPANSION: Final = 64 * 1024 * 1024
 """Decoded size of a compressed body above which the expansion ratio is checked."""
 
 MAX_EXPANSION_RATIO: Final = 100
-"""Maximum decoded bytes per encoded byte beyond that size, against decompression bombs."""
+"""Maximum decoded bytes per encoded byte of a body above `UNCHECKED_EXPANSION`, against
+decompression bombs."""
 
 _EVENT_STREAM: Final = "text/event-stream"
 

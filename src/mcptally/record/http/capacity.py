@@ -13,7 +13,7 @@ MAX_CLIENTS: Final = 4096
 """Maximum simultaneous client connections, if the descriptor limit allows them."""
 
 _WANTED_DESCRIPTORS: Final = 16_384
-"""Descriptor limit to request: enough for the maximum number of clients and recordings."""
+"""Descriptor limit to request, which allows the maximum number of clients and recordings."""
 
 _RESERVED_DESCRIPTORS: Final = 24
 """Descriptors for standard streams, listening sockets, the event loop and temporary files."""

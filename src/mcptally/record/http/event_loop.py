@@ -52,7 +52,8 @@ class EventLoop:
         self._selector = selectors.DefaultSelector()
         self._readable, self._writable = selectors.EVENT_READ, selectors.EVENT_WRITE
         self._epoll: select.epoll | None = None
-        """On Linux, the selector's epoll object: waiting on it directly creates no key objects."""
+        """On Linux, the selector's epoll object. Waiting on epoll directly avoids the selector's
+        key objects."""
         if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
             self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
             # After an error, both directions count as ready.

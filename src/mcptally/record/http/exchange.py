@@ -27,7 +27,7 @@ class ProxiedExchange:
     closes_connection = False
     """Whether the connection closes after this response."""
     unparsed = b""
-    """Bytes from the server before a complete response head; they may not be HTTP."""
+    """Bytes from the server before the response head is complete; these bytes may not be HTTP."""
     _request_body: BodyParser | None = None
     _response_body: BodyParser | None = None
     _endpoint_filter: EndpointFilter | None = None
@@ -109,7 +109,7 @@ class ProxiedExchange:
 
     def _to_server(self, event: h11.Data | h11.EndOfMessage) -> bytes:
         if self._server.our_state is not h11.SEND_BODY:
-            return b""  # the server has closed its side; the rest of the request is discarded
+            return b""  # the server has closed its side, so the rest of the request is discarded
         return self._server.send(event) or b""
 
     # --- the response ---------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Return items of a response that is not HTTP, without heads: they may contain credentials."""
+    """Return items of a response that is not HTTP, without heads, which may contain credentials."""
     kept = []
     for item in items:
         piece = item.piece

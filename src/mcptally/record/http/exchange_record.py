@@ -47,7 +47,7 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 class ExchangeRecord(Exchange):
     """Builds the events of one request and its response; `take_events` returns them.
 
-    See `HeadRedaction` for `length_text`; `extra` contains further fields of the request.
+    `length_text` is explained at `HeadRedaction`; `extra` contains further fields of the request.
     """
 
     has_ended = False
@@ -72,7 +72,10 @@ class ExchangeRecord(Exchange):
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
-        """Return a call that records the events so far, or no call if there is no recording yet."""
+        """Return a list of one call that records the events so far.
+
+        The list is empty if there is no recording yet.
+        """
         if self.recording is None or not self._events:
             return []
         events, self._events = self._events, []

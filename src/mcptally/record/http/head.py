@@ -1,8 +1,8 @@
 """Parses request and response heads, and caches them because peers repeat them.
 
 Hop-by-hop headers (RFC 9110 section 7.6.1) end at the recorder, except `close` and `Keep-Alive`.
-These two remain correct because each client connection has its own server connection with the same
-lifetime.
+The two headers remain correct because each client connection has its own server connection with the
+same lifetime.
 """
 
 import functools

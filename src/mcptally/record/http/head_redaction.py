@@ -16,8 +16,8 @@ _ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
 class HeadRedaction:
     """Redacts heads, with a cache.
 
-    In the results, session ids are hashed and only allowed headers remain. `length_text` is the
-    value of Content-Length; None means the value in `head`.
+    The results contain only allowed headers, and hashes of session ids. `length_text` is the value
+    of Content-Length, or None if the value is in `head`.
     """
 
     def __init__(self, policy: Policy) -> None:

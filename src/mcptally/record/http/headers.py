@@ -50,7 +50,8 @@ def check_request(request: h11.Request, head: Head) -> None:
     if not request.http_version.startswith(b"1."):
         raise RefusedError(505, "the request is not HTTP/1")
     if "websocket" in (head.get(b"upgrade") or "").lower():
-        # The Upgrade header is not forwarded, and without it this would be an ordinary GET.
+        # Refuse a WebSocket request: without the Upgrade header, which is not forwarded, the server
+        # would see an ordinary GET.
         raise RefusedError(501, "WebSocket is not supported; MCP over HTTP needs no upgrade")
     chunked = b"transfer-encoding" in head
     length = head.get(b"content-length")
@@ -107,7 +108,7 @@ def request_for_server(
     Args:
         request: the request of the client.
         head: its parsed headers.
-        host: new value of `Host`; None keeps the client's.
+        host: new value of `Host`; None keeps the client's value.
         authorization: value of `Authorization` if the request has none.
     """
     chunked = b"transfer-encoding" in head

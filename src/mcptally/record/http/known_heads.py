@@ -1,11 +1,12 @@
 """Caches the parsed heads of ordinary requests and responses, because peers repeat them.
 
-h11 parses, checks and serializes a head once. A later message whose head is byte-for-byte the same
-then needs no parser: Content-Length gives the size of its body.
+h11 parses, checks and serializes a head once. A later message with exactly the same head needs no
+parser, because Content-Length gives the size of its body.
 
-Only the value of Content-Length may differ. A head with one Content-Length in the usual form is
-parsed with `ANY_LENGTH` in its place; the value is restored when the head is forwarded and
-recorded. h11 and `headers` treat all numbers of 1 to 15 digits without leading zeros alike.
+Only the value of Content-Length may differ. If a head has one Content-Length in the usual form, the
+head is parsed with `ANY_LENGTH` in place of the value; the value is restored when the head is
+forwarded and recorded. h11 and `headers` treat all numbers of 1 to 15 digits without leading zeros
+alike.
 """
 
 import functools
@@ -48,7 +49,7 @@ class KnownResponse(NamedTuple):
     forwarded: h11.Response
     forwarded_bytes: bytes
     length_text: bytes | None = None
-    """As in `KnownRequest`."""
+    """The number that `ANY_LENGTH` replaces in `head`; None if absent."""
 
 
 def split_head(data: bytes) -> tuple[bytes, bytes]:
@@ -64,7 +65,10 @@ def known_request(
     authorization: bytes | None,
     require_loopback_host: bool,  # noqa: FBT001 - the cache is faster without keywords
 ) -> KnownRequest | None:
-    """Return the request with this head; None if it needs the parser, for example to refuse it."""
+    """Return the request with this head.
+
+    None if the parser must handle it, for example to refuse it.
+    """
     any_length, number = _without_length(raw)
     known = _known_request(
         any_length,
@@ -81,7 +85,7 @@ def known_request(
 
 @functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
-    """Return the response to a known request with this head; None if it needs the parser."""
+    """Return the response with this head to a known request; None if the parser must handle it."""
     any_length, number = _without_length(raw)
     known = _known_response(any_length)
     if known is None or number is None:
@@ -138,7 +142,7 @@ def _known_request(
     )
     sent = h11.Connection(h11.CLIENT).send(forwarded) or b""
     if sent.count(ANY_LENGTH) > 1:
-        return None  # the server's name contains these digits
+        return None  # a server's name may contain the digits of `ANY_LENGTH`
     path = request.target.decode("latin-1")
     return KnownRequest(raw, head, path, int(length), forwarded, sent)
 

@@ -80,7 +80,7 @@ class HttpProtocol:
         return self._parse_requests()
 
     def _receive_known_request(self, data: bytes) -> bytes | None:
-        """Return the bytes for the server if `data` needs no parser, otherwise None."""
+        """Return the bytes for the server; None if the parser must handle `data`."""
         known = self._known
         if known is not None:
             if len(data) <= known.request_left and known.response is None:
@@ -235,7 +235,7 @@ class HttpProtocol:
     def _receive_known_response(
         self, known: KnownExchange, exchange: ProxiedExchange, data: bytes
     ) -> tuple[bytes, bool] | None:
-        """Return the result of `receive_from_server` if `data` needs no parser, otherwise None."""
+        """Return the result of `receive_from_server`; None if the parser must handle `data`."""
         out = b""
         if known.response is None:
             raw, data = split_head(data)

@@ -26,7 +26,7 @@ _MAX_PIPELINED_BYTES: Final = 256 * 1024
 """Maximum bytes a client may pipeline while it waits for the current response."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds that a client still sending its request has to read an early response."""
+"""Seconds for reading an early response, for a client that is still sending its request."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 
@@ -74,7 +74,8 @@ class ProxyConnection:
         )
         self._timer: Timer | None = None
         self._final_state: State | None = None
-        """LINGERING or CLOSED; until then None, and the exchange determines the state."""
+        """LINGERING or CLOSED at the end of the connection; before that None, and the exchange
+        determines the state."""
         self._is_stopping = False
         """Whether the connection closes after the current response."""
         self._lingered_bytes = 0
@@ -86,7 +87,7 @@ class ProxyConnection:
 
     @property
     def _current(self) -> ProxiedExchange:
-        """The current exchange; only for states that have one."""
+        """The current exchange. The connection must be in a state that has an exchange."""
         if self._protocol.exchange is None:
             raise LookupError(f"no exchange in state {self._state.name}")
         return self._protocol.exchange
@@ -246,7 +247,8 @@ class ProxyConnection:
         if exchange is None or self._state is not State.ANSWERED:
             return
         if self._protocol.is_receiving_request:
-            # The response came before the end of the request: keep sending while the server reads.
+            # The response came before the end of the request. Keep sending the request while the
+            # server reads it.
             if self._upstream_connection.has_ended or self._upstream_connection.is_broken:
                 self._linger()
             return
@@ -293,7 +295,8 @@ class ProxyConnection:
     @_close_on_exception
     def on_write_error(self, sock: Socket, error: OSError) -> None:
         """Handle a write error on either side."""
-        # Keep reading from the server: it may have sent a response, and reads report its end.
+        # Keep reading from the server: it may have sent a response, and only a read reports its
+        # end.
         if self._state is not State.CLOSED and sock is not self._upstream_connection.socket:
             self._on_client_error(error)
 
@@ -324,13 +327,13 @@ class ProxyConnection:
             self._upstream_connection.finish_sending()
 
     def _end_idle(self, error: OSError | None) -> None:
-        """Close the idle client connection too, as the server would without the recorder."""
+        """Close the idle client connection after the server has closed its connection."""
         self._close_now(reset=error is not None)
 
     def _end_without_head(self, error: OSError | None) -> None:
         exchange = self._current
         if exchange.unparsed:
-            # The head is incomplete: forward the bytes received so far.
+            # The response head is incomplete. Forward the bytes received so far.
             self._write_client(exchange.switch_to_raw("incomplete head"))
             self._end_raw(error)
         else:
@@ -372,7 +375,7 @@ class ProxyConnection:
             self._release_exchange(self._exchange)
 
     def _linger(self) -> None:
-        """Keep the connection open until the client, still sending, has read its response."""
+        """Keep the connection open until a client that is still sending has read its response."""
         if self._exchange is not None:
             self._exchange.truncate_request()
             self._release_exchange(self._exchange)
@@ -439,11 +442,12 @@ class ProxyConnection:
     # --- the table ------------------------------------------------------------------------------
 
     _CLIENT: Final = (_from_client, _on_client_end, _on_client_error)
-    """The first three columns of the table during an exchange."""
+    """The handlers for the client's data, end and error, which are the same in each state of an
+    exchange."""
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
-        # client data, end and error; server data and end
-        # Disconnect a server that sends data without a request, as a client would.
+        # Columns: client data, end and error; server data and end. A server that sends data without
+        # a request is disconnected, as a client would do.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

@@ -1,8 +1,8 @@
 """Assign HTTP exchanges to recordings.
 
-docs/explanation/recorder.md gives all rules. Each session opened by an `initialize` with an
-`Mcp-Session-Id` has its own recording, as does each legacy SSE stream; all other exchanges go to
-the run's shared recording. An `initialize` request is recorded before its result is known: it
+docs/explanation/recorder.md gives all rules. Each session that an `initialize` opens with an
+`Mcp-Session-Id` has its own recording, and each legacy SSE stream has one. All other exchanges go
+to the run's shared recording. An `initialize` request is recorded before its result is known: it
 starts a recording that later becomes the session's.
 """
 
@@ -20,7 +20,8 @@ from mcptally.transcript.format import Transport
 from mcptally.transcript.writer.interface import ArchiveWriter, RecordingWriter
 
 MAX_OPEN: Final = 512
-"""Maximum number of open session recordings; above it, the one idle longest is closed."""
+"""Maximum number of open session recordings. Above it, the recording that has been idle longest is
+closed."""
 
 MAX_SESSION_IDS: Final = 50_000
 """Maximum number of session ids kept, including those whose recording was closed."""
@@ -138,7 +139,7 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: Exchange) -> None:
-        """Turn the recording of a successful `initialize` into the session's or the shared one."""
+        """Make the recording of a successful `initialize` the session's or the shared recording."""
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
             return
@@ -205,7 +206,7 @@ class Sessions:
             and recording.close_reason is None
             and recording.active_exchanges == 0
         ):
-            # Failed attempts share one recording until one succeeds.
+            # Failed attempts to initialize share one recording until an attempt succeeds.
             if self._spare is None:
                 self._spare = recording
             else:

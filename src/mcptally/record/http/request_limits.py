@@ -34,7 +34,7 @@ class RequestLimits:
         """Count the lines of a head in `data`, which may also contain the start of the body.
 
         Raises:
-            RefusedError: there are too many lines; this is raised before they are parsed.
+            RefusedError: there are too many lines. The lines are not parsed.
         """
         self._bytes += len(data)
         if self._bytes <= MAX_FIELDS:

@@ -212,5 +212,5 @@ class Socket:
         if self._after_send == "close":
             self.abort()
         else:
-            # Report it later: the caller has not finished.
+            # Report the error later, because the caller has not finished.
             self._loop.call_soon(lambda: self._handler.on_write_error(self, error))

@@ -62,7 +62,7 @@ class UpstreamServer:
         try:
             parts = urlsplit(url)
             port = parts.port
-            (parts.hostname or "").encode("idna")  # as the resolver encodes it
+            (parts.hostname or "").encode("idna")  # encode the name as the resolver does
         except ValueError as error:
             why = INVALID_HOST if isinstance(error, UnicodeError) else str(error)
             if "@" in url:  # the error message may contain a part of the password
@@ -78,7 +78,8 @@ class UpstreamServer:
         self.url = parts._replace(netloc=self.label).geturl()
         """The URL without user and password; the query may contain secrets."""
         self.authorization = _basic_authorization(parts, option_text)
-        """The URL's user and password as `Authorization`, for requests that lack it; or None."""
+        """The URL's user and password as a value of `Authorization`, for requests without this
+        header; or None."""
         self.is_tls = parts.scheme == "https"
         self.display_url = f"{parts.scheme}://{self.label}{parts.path}"
         """The URL without user, password and query, which may be secret."""
@@ -86,7 +87,7 @@ class UpstreamServer:
         self._port = port or (443 if parts.scheme == "https" else 80)
         loopback = is_loopback(self._host_name)
         self.host = None if loopback else self.label.encode()
-        """New value of `Host`; None keeps the client's.
+        """New value of `Host`; None keeps the client's value.
 
         A loopback server checks Host and Origin of its clients, so both are forwarded unchanged.
         Other servers are selected by Host, so Host must name the server.
@@ -109,7 +110,7 @@ class UpstreamServer:
             raise UsageError(f"{option_text}: {self._host_name}: {error.strerror}") from error
 
     def reject_own_addresses(self, sockets: Sequence[socket.socket]) -> None:
-        """Refuse these listening sockets as upstream: the recorder would connect to itself forever.
+        """Refuse a URL that leads to the recorder's own listening sockets.
 
         Raises:
             UsageError: the URL refers to one of the sockets.
@@ -185,7 +186,7 @@ def _ip(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Return whether the address is local, in which case it is also the source address."""
+    """Return whether the address is local: local addresses are also their source address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)

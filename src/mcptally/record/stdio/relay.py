@@ -2,7 +2,7 @@
 
 After a chunk is read, the frames that it completes are recorded, and then the chunk is relayed. So
 a frame's last byte is relayed after the frame was recorded; earlier bytes do not wait. One thread
-does all this, and handles the session's other events as callbacks of the same `poll`.
+reads, records and relays, and handles the session's other events as callbacks of the same `poll`.
 """
 
 import contextlib
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _CHUNK: Final = 65536
 
 _MAX_STDERR_BUFFER: Final = 1024 * 1024
-"""Maximum bytes of stderr buffered for a client that does not read it; more are dropped."""
+"""Maximum bytes of stderr buffered for a client that does not read it. Further bytes are recorded
+but not relayed."""
 
 _CLOSED_EVENTS: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -36,7 +37,8 @@ class Stream:
         self.source = source
         self.sink = sink
         self.must_deliver = must_deliver
-        """Whether the stream ends when its reader closes it; otherwise it is still recorded."""
+        """Whether the stream ends when its reader closes it. If not, the stream is recorded to its
+        end."""
         self.pending = memoryview(b"")
         self.open = True
         self.writer_closed = False
@@ -248,7 +250,7 @@ class Relay:
                 self._poll.unregister(fd)
 
     def _handle_source_end(self, stream: Stream) -> None:
-        """Handle the end of the source: record the rest, relay pending bytes, close the sink."""
+        """Record and relay the remaining bytes after the source has ended, and close the sink."""
         if not stream.source_ended or not stream.pending:
             stream.source_ended = stream.writer_closed = True
             self._stop_polling(stream.source)

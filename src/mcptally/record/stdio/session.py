@@ -186,9 +186,10 @@ class _StdioSession:
             return False
         if self._relay.done or self._start_errno is not None:
             return True
-        # Another process holds the server's stdout open. End the recording when nothing was written
-        # for a while, and the client has read everything, is gone, or has sent a signal. The wait
-        # starts only after the server's end, because its last output may still be in the pipe.
+        # Another process has the server's stdout open. End the recording when nothing was written
+        # for a while, and the client has read everything, has disconnected, or has sent a signal.
+        # The wait starts only after the server's end, because its last output may still be in the
+        # pipe.
         if (
             time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
             <= _DRAIN_SECONDS
@@ -225,7 +226,7 @@ class _StdioSession:
         if self._start_errno is not None:
             return self._not_started(self._start_errno)
         if self._exit_code is None:
-            self._exit_code = -signal.SIGKILL  # killed with the supervisor process
+            self._exit_code = -signal.SIGKILL  # killed together with the supervisor
         reason = None
         if self._ended_by_recorder:
             reason = "client_gone"

@@ -11,7 +11,8 @@ import stat
 from typing import Final
 
 _MIN_PIPE_BUF: Final = 512
-"""Minimum PIPE_BUF in POSIX: the bytes that a writable pipe accepts without blocking."""
+"""The number of bytes that a writable pipe accepts without blocking: the minimum of PIPE_BUF in
+POSIX."""
 
 
 class Sink:

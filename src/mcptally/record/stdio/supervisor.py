@@ -5,9 +5,9 @@
 
 The supervisor process is a fork of the recorder without the relayed pipes. It forwards signals and
 reports the exit status. When the server or the recorder has ended, it ends the processes that the
-server left running. On Linux it is a subreaper, so it also finds processes that left the server's
-group, and the kernel kills the server if the supervisor dies. On other systems it ends the server's
-process group.
+server left running. On Linux, the supervisor is a subreaper, so it also finds processes that left
+the server's group, and the kernel kills the server if the supervisor dies. On other systems, the
+supervisor ends the server's process group.
 """
 
 import contextlib
@@ -38,7 +38,8 @@ _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_CHILD_SUBREAPER: Final = 36
 
 _GROUP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP})
-"""Signals sent to the server's process group, as a terminal does; others go to the server only."""
+"""Signals that are sent to the server's process group, as a terminal does. Other signals go only to
+the server."""
 
 
 class SupervisedServer(NamedTuple):
@@ -109,7 +110,7 @@ def _run_supervisor(
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # the server does this too; either may be first
+        os.setpgid(server, server)  # the server makes the same call; either process may be first
     detach_descriptors(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -246,7 +247,7 @@ class _Supervisor:
         self._kill_all(signal.SIGTERM)
         if self._wait_until_ended(grace):
             return
-        for _ in range(40):  # repeat: a process may fork while it is being killed
+        for _ in range(40):  # repeat the kill, because a process may fork while it is being killed
             self._kill_all(signal.SIGKILL)
             if self._wait_until_ended(0.05):
                 return

@@ -71,7 +71,7 @@ class Archive:
         """Do nothing: events are written at once."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Do nothing: a failed write is noticed at once."""
+        """Do nothing: a failed write is detected at once, without an event loop."""
 
     def close(self) -> None:
         """Stop the background thread. Recordings must be closed separately."""

@@ -12,7 +12,7 @@ from mcptally.wire.framing import Piece, TruncatedFrame
 class Call(NamedTuple):
     """A call to a recording's method.
 
-    The bytes of large pieces follow the encoded call, which contains an index for each. A
+    The bytes of large pieces follow the encoded call, which contains an index in place of each. A
     `TruncatedFrame` is encoded as an array.
     """
 
@@ -23,14 +23,14 @@ class Call(NamedTuple):
     events: int
     """Number of events that the call records."""
     items: list[Any]
-    """Pieces, or events of an HTTP exchange."""
+    """The frames or stderr lines that the call records, or events of an HTTP exchange."""
     sizes: list[int]
     """Sizes of the large pieces."""
     arguments: dict[str, Any]
 
 
 _LARGE: Final = 64 * 1024
-"""Pieces of at least this many bytes are copied into the queue unencoded."""
+"""Frames and stderr lines of at least this many bytes are copied into the queue unencoded."""
 
 _LENGTH: Final = 4
 """Size in bytes of the length field before an encoded call."""
@@ -47,7 +47,10 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return a call's record in parts; `items` are pieces or exchange events."""
+    """Return a call's record in parts.
+
+    `items` are frames, stderr lines or events of an exchange.
+    """
     large: list[bytes] = []
     if method == "events":
         encoded = [

@@ -14,8 +14,8 @@ from mcptally.transcript.writer.recording import Recording
 _KILLED: Final = "the process that writes the recording ended while it wrote them"
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
-"""Calls that only record events. Any other call ends a batch: it changes more than the file and is
-repeated by the next process if the last process ended during the call."""
+"""Calls that only record events. Any other call ends a batch, because it changes more than the
+file. If the process ends during such a call, the next process repeats the call."""
 
 _BATCH_BYTES: Final = 64 * 1024
 """Number of bytes of calls after which the events are written."""
@@ -35,9 +35,10 @@ class Executor:
         self._recordings: dict[int, Recording] = {}
         self._slots: dict[int, int] = {}
         self._written: dict[int, int] = {}
-        """Number of events that the last process wrote for the calls to repeat."""
+        """Number of events that the previous process wrote for the calls that are executed
+        again."""
         self._executed: dict[int, int] = {}
-        """Value of `begun` after the last call that the last process executed and saved."""
+        """Value of `begun` after the last call that the previous process executed and saved."""
         self._batch: set[int] = set()
         """Numbers of the recordings with events in the current batch."""
         self._batch_events = 0
@@ -49,7 +50,7 @@ class Executor:
             self._written[number] = self._recordings[number].resume(saved.progress)
 
     def execute_again(self) -> None:
-        """Execute the batch during which the last process ended, call by call.
+        """Execute again, call by call, the batch during which the previous process ended.
 
         If two processes ended during a batch of one call, its events are counted as lost: the call
         might end this process too.
@@ -77,7 +78,7 @@ class Executor:
         self._execute_batch(batch)
 
     def release(self) -> None:
-        """Close the files without ending the recordings."""
+        """Close the files without writing `close` events."""
         for recording in self._recordings.values():
             recording.release()
         self.archive.close()
@@ -85,7 +86,7 @@ class Executor:
     def _execute_batch(self, batch: Sequence[Call]) -> None:
         """Execute calls, after one search for secrets in all their small frames."""
         frames = [frame for call in batch for frame in frames_of(call)]
-        with contextlib.suppress(Exception):  # a failing policy fails again for each frame
+        with contextlib.suppress(Exception):  # it fails again per frame
             self.archive.clean_frames = self.archive.policy.clean_frames(frames)
         for call in batch:
             self._execute(call)
@@ -103,7 +104,10 @@ class Executor:
         self._batch_events = 0
 
     def _execute(self, call: Call, *, is_suspect: bool = False) -> None:
-        """Execute a call. If it may have ended the last process, count its events as lost."""
+        """Execute a call.
+
+        If the call may have ended the previous process, count its events as lost.
+        """
         number, self._now, method, events, items, _, arguments = call
         self._batch_events += events
         if self._executed and self._queue.counters.begun <= self._executed.get(number, 0):

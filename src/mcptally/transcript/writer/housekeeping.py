@@ -56,13 +56,13 @@ class Housekeeper:
         self._keep_bytes = keep_bytes
         self._keep_seconds = keep_seconds
         self._compress = compress
-        # Do not use the wall clock: setting it a year ahead would make every segment look too old.
+        # Do not use the wall clock: if it were set a year ahead, every segment would look too old.
         self._clock = Clock()
         self._finished: SimpleQueue[str | None] = SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._failed = False
-        """Whether the thread could not be started; it is not tried again."""
+        """Whether starting the thread failed; the start is not tried again."""
 
     def start(self) -> None:
         """Start the thread if it is not running."""
@@ -83,7 +83,7 @@ class Housekeeper:
         self.start()
 
     def stop(self) -> None:
-        """Stop the thread; uncompressed segments are left to the next recorder."""
+        """Stop the thread; the next recorder compresses the remaining segments."""
         self._stopping.set()
         self._finished.put(None)
         if self._thread is not None:
@@ -202,7 +202,7 @@ def _list_segments(folder: "str | Path") -> list[_SegmentFile]:
 
 
 def _remove(path: "Path") -> bool:
-    """Remove a segment unless a recorder has it locked; return whether it was removed."""
+    """Remove a segment unless a recorder has locked it; return whether it was removed."""
     try:
         with path.open("rb") as segment:
             if not try_lock(segment.fileno()):

@@ -10,7 +10,8 @@ from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import Piece
 
 WAKE_MS: Final = 50
-"""Minimum milliseconds between wake-ups of the writer: a batch costs as much as several calls."""
+"""Minimum milliseconds between wake-ups of the writer, because each wake-up costs as much as
+several calls."""
 
 NOT_STARTED: Final = 127
 """Exit code when the server cannot be started."""
@@ -20,8 +21,9 @@ WatchFunction = Callable[[int, Callable[[], None] | None], None]
 
 
 FrameEvent = tuple[Piece, Dir, str | None, int | None, dict[str, Any]]
-"""A frame of an HTTP exchange: piece, direction, scope, length on the wire if it differs from the
-frame's (decoded SSE), and fields such as `sse_id` that are added to the event unchanged."""
+"""A frame of an HTTP exchange: its bytes, direction, scope, length on the wire if it differs from
+the frame's length (decoded SSE), and fields such as `sse_id` that are added to the event
+unchanged."""
 
 ExchangeEvent = bytes | FrameEvent
 """A frame, or the fields of an `http` event as JSON (from `event_line.http_event`)."""
@@ -100,10 +102,10 @@ def close_not_started(recording: RecordingWriter, why: str) -> int:
 
 
 def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None = None) -> int:
-    """Close a recording after the server's exit; return its exit code (signal N: 128 + N).
+    """Close a recording after the server's exit; return the recorder's exit code.
 
-    `code` is the exit code, or -N if signal N ended the server. `reason` says why the server ended,
-    if it did not end by itself.
+    `code` is the server's exit code, or -N if signal N ended the server; the recorder's exit code
+    is then 128 + N. `reason` says why the server ended, if it did not end by itself.
     """
     if code >= 0:
         recording.close(reason=reason or "server_exited", exit_code=code)

@@ -1,9 +1,9 @@
 """Implements the journal, a file with the events that are not yet in the recordings.
 
-Recorder and writer map it as shared memory, so storing an event costs no system call, and a stored
-event survives even if all processes are killed at once. The file's mode is 0600, because its events
-are not redacted yet. Both processes keep the file locked. A journal without a lock belongs to a
-recorder that was killed; recovery.py writes its events and removes the file.
+Recorder and writer map the journal as shared memory, so storing an event costs no system call, and
+a stored event survives even if all processes are killed at once. The file's mode is 0600, because
+its events are not redacted yet. Both processes keep the file locked. A journal without a lock
+belongs to a recorder that was killed; recovery.py writes its events and removes the file.
 
 Disk space is allocated before it is used, because writing to an unallocated page would kill the
 process (SIGBUS). Layout: the name of the redaction policy, the counters and bytes of the queue, and
@@ -125,7 +125,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
         path = os.path.join(folder, name)  # noqa: PTH118
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Another process may remove the empty file, believing that it was left behind.
+            # Another process may remove the file while it is empty and not locked.
             if lock(fd) and os.fstat(fd).st_nlink:
                 os.ftruncate(fd, _file_bytes(size))
                 os.pwrite(fd, _MAGIC + size.to_bytes(8, "little") + policy.encode(), 0)
@@ -143,7 +143,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
 def open_left_behind(path: str) -> Journal | None:
     """Lock and map the journal of a recorder that was killed.
 
-    Returns None if the recorder is still running or nothing is left to do.
+    Returns None if the recorder is still running, or if another process has finished the journal.
 
     Raises:
         OSError: the file cannot be opened for writing or locked.
@@ -156,7 +156,7 @@ def open_left_behind(path: str) -> Journal | None:
             os.close(fd)
             return None
         header = os.read(fd, _HEAD_BYTES)
-        if not header.strip(b"\0"):  # its recorder was killed before it relayed anything
+        if not header.strip(b"\0"):  # the recorder was killed before it relayed anything
             os.unlink(path)  # noqa: PTH108
             os.close(fd)
             return None

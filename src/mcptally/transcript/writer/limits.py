@@ -9,15 +9,17 @@ class Limits(NamedTuple):
     """A recorder's limits, in bytes or seconds; None, where allowed, means no limit."""
 
     frame_bytes: int = DEFAULT_CAP
-    """Larger frames are truncated: only head, size and (without redaction) hash are recorded."""
+    """Frames above this size are truncated: only head, size and (without redaction) hash are
+    recorded."""
     segment_bytes: int | None = 64 * 1024 * 1024
     """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
     """The recorder also starts a new segment file when the current one reaches this age."""
     keep_bytes: int | None = 4 * 1024**3
-    """Total size of the segments in the folder; the oldest finished ones are removed first."""
+    """Maximum total size of the segments in the folder; the oldest finished segments are removed
+    first."""
     keep_seconds: float | None = 30 * 24 * 3600.0
-    """Finished segments are removed if their last write was longer ago than this."""
+    """A finished segment is removed this many seconds after its last write."""
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0

@@ -7,7 +7,7 @@ from mcptally.transcript.writer.process import WriterProcess
 
 
 def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
-    """Return the archive in `folder`, with the redaction policy described by `policy`."""
+    """Open an archive in `folder`, with the redaction policy whose text is `policy`."""
     try:
         return WriterProcess(folder, policy=policy, limits=limits)
     except OSError as error:
@@ -15,7 +15,7 @@ def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
             f"cannot start a writer process: {error.strerror}; the recorder writes the "
             "events itself, so a slow disk delays traffic"
         )
-    # Import late: with a writer process, these are not needed here.
+    # Import late: the recorder only needs these modules if there is no writer process.
     from mcptally.redaction.policy import policy as policy_named  # noqa: PLC0415
     from mcptally.transcript.writer.archive import Archive  # noqa: PLC0415
     from mcptally.transcript.writer.recovery import FinishingThread  # noqa: PLC0415

@@ -9,9 +9,10 @@ session. It ignores the signals that end a recorder, so it outlives the recorder
 closed and the queue is empty, it removes the journal and ends.
 
 If the queue stays full for `Limits.stall_seconds`, events are lost and traffic continues. If the
-writer dies, the recorder starts another one, which continues each recording in a new segment: the
-progress in the journal and the file show which events were written; the others are still queued
-(executor.py). If both die, the next recorder or reader of the folder writes them (recovery.py).
+writer dies, the recorder starts another writer, which continues each recording in a new segment:
+the progress in the journal and the file show which events were written, and all other events are
+still queued (executor.py). If recorder and writer die, the next recorder or reader of the folder
+writes the queued events (recovery.py).
 
 If the folder cannot contain a journal, events wait in anonymous memory. If the memory or the
 process cannot be created, the constructor raises an error, and `opening.open_archive` uses an
@@ -42,7 +43,7 @@ from mcptally.transcript.writer.remote_recording import RemoteRecording
 from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
-"""Maximum number of consecutive writers that are replaced after ending within a second."""
+"""Maximum number of consecutive writers that are replaced although each ended within a second."""
 
 _RETRY_SECONDS: Final = 0.001
 
@@ -50,7 +51,7 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 
 
 class WriterProcess:
-    """An archive written by another process; it has the methods of `archive.Archive`.
+    """An archive that another process writes; it has the methods of `archive.Archive`.
 
     `policy` is the text of a redaction policy. The caller calls `wake` after one or several events.
 
@@ -75,13 +76,13 @@ class WriterProcess:
         self._free_slots: list[int] = []
         self._prepared = 0
         self._lost = 0
-        """Number of events lost by closed recordings that the writer does not know about."""
+        """Number of lost events of closed recordings that were not reported to the writer."""
         self._events_put = 0
         """Total number of events put into the queue."""
         self.limit = 0
         """The `head` of the queue when the writer was started."""
         self._stalled_at = -1
-        """The `tail` of the queue when it stalled: until it moves, all events are lost."""
+        """The `tail` of the queue when it stalled; all events are lost until `tail` grows."""
         self._failures = 0
         self._started_at = 0.0
         self._pid = 0
@@ -129,7 +130,7 @@ class WriterProcess:
     def _new_slot(self) -> int:
         slot = self.journal.queue.slots
         if not self.journal.allocate_slot(slot):
-            return SLOTS  # no slot left: progress is not saved
+            return SLOTS  # no slot is left, so the progress is not saved
         self.journal.queue.slots = slot + 1
         return slot
 
@@ -213,7 +214,7 @@ class WriterProcess:
         os.close(self._ended)
         if not was_closed:
             os.close(self._wake)
-            self._wake = -1  # a socket may soon get this number, and `wake` must not write to it
+            self._wake = -1  # a socket may get this number; do not write to it
         self._pid = 0
         if was_closed and status == 0:
             return False

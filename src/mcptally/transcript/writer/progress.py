@@ -29,12 +29,13 @@ class Opening(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The state that another process needs to continue writing a recording."""
+    """The changing state that another process needs to continue a recording."""
 
     seq: int = 0
     segments: int = 0
     size: int = 0
-    """Size of the last segment in bytes; the other numbers do not include later lines."""
+    """Size of the last segment in bytes. The other numbers include only the lines within this
+    size."""
     lost: int = 0
     unreported_lost: int = 0
     lost_reason: str = ""
@@ -42,7 +43,7 @@ class Progress(NamedTuple):
 
 
 class SavedRecording(NamedTuple):
-    """A recording's saved state: enough to continue it in another process."""
+    """The saved state of a recording, with which another process can continue it."""
 
     slot: int
     number: int
@@ -76,7 +77,7 @@ class ProgressTable:
         if slot >= self._slots:
             return
         data = _encode((number, opening))
-        if len(data) > _OPENING_BYTES:  # the command is too long: later segments omit it
+        if len(data) > _OPENING_BYTES:  # the command is too long, so later segments omit it
             fields = {name: opening.fields[name] for name in ("transport", "recorder", "redaction")}
             data = _encode((number, opening._replace(fields=fields)))
         self._put(self._at(slot) + _OPENING_AT, data)

@@ -1,9 +1,10 @@
 """Records one connection: encodes each event and passes its line to the segments.
 
 When a call returns, its events are in the file (`write` has returned, without fsync). If the
-archive is `buffered`, they are written by `flush`, which the writer process calls. No call raises a
-disk error (segment_writer.py). `wire.framing.FrameSplitter` splits a stream into the pieces for
-`frames`; `wire.framing.cap_frame` makes a piece of a whole body. event_line.py encodes the lines.
+archive is `buffered`, `flush` writes the events; the writer process calls it. No call raises a disk
+error (segment_writer.py). The `pieces` for `frames` come from `wire.framing.FrameSplitter`, which
+splits a stream, or from `wire.framing.cap_frame`, which takes a whole body. event_line.py encodes
+the lines.
 """
 
 import threading
@@ -73,7 +74,7 @@ class Recording:
         return resumed
 
     def release(self) -> None:
-        """Close the file without ending the recording."""
+        """Close the file without writing a `close` event."""
         if self.segments.progress.unreported_lost:
             self.begin()  # writes a `gap`
         self.segments.close()

@@ -19,7 +19,8 @@ from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
 
 _ROOM: Final = 3
-"""Maximum bytes of disk space per byte of waiting events, for base64 inside an event."""
+"""Maximum bytes of disk space per byte of waiting events: base64 and the event's fields need more
+space."""
 
 _MIN_ROOM: Final = 1024 * 1024
 

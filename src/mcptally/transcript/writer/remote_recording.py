@@ -16,8 +16,8 @@ class RemoteRecording:
     """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
     `put` adds a record with a number of events to the queue, and returns False if no space became
-    free in time; `largest` is the maximum size of a record. `on_closed` is called after the last
-    call. `arguments` are those of `Archive.prepare`.
+    free in time; `largest` is the maximum size of a record. `on_closed` is called after the
+    recording's last call. `arguments` are the arguments of `Archive.prepare`.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class RemoteRecording:
             "recording_id": new_id(),
         }
         self.lost = 0
-        """Number of events that were not queued and that the writer does not know about."""
+        """Number of events that were not queued and not reported to the writer as lost."""
         self._put_record = put
         self._largest = largest
         self._on_closed = on_closed

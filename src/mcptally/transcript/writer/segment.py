@@ -51,7 +51,10 @@ def try_lock(fd: int) -> bool:
 
 
 def open_plain(path: str, flags: int) -> int:
-    """Open a file (as an `opener`), but refuse links: an archive may come from a stranger."""
+    """Open a file (as an `opener`).
+
+    Links are refused, because an archive may come from a stranger.
+    """
     return os.open(path, flags | os.O_NOFOLLOW)
 
 
@@ -92,7 +95,10 @@ class Segment:
         self.size += len(lines)
 
     def publish(self) -> None:
-        """Rename `.part` to the final name, after the first line, so no segment is ever empty."""
+        """Rename `.part` to the final name.
+
+        Called after the first line, so that no segment is empty.
+        """
         if self._first_name != self.path:
             os.rename(self._first_name, self.path)  # noqa: PTH104
             self._first_name = self.path
@@ -104,7 +110,7 @@ class Segment:
             os.unlink(self._first_name)  # noqa: PTH108
 
     def exists(self) -> bool:
-        """Return whether the file still has a name; False if it was removed while open."""
+        """Return whether the open file still exists under its name."""
         return os.fstat(self._fd).st_nlink > 0
 
     def close(self) -> None:

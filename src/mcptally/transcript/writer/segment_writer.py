@@ -82,7 +82,7 @@ class SegmentWriter:
         self._buffer_counts: dict[str, int] = {}
 
     def prepare(self, events: int) -> bool:
-        """Prepare the file for `events` more events; return False if they are lost.
+        """Prepare the file for `events` more events; return False if the events are lost.
 
         Opens the first or the next segment, and writes a pending `gap` event.
         """
@@ -91,7 +91,8 @@ class SegmentWriter:
                 return True
             self.flush()  # before the `gap`
         monotonic = time.monotonic()
-        # Checked before each write (about 1 µs): writes to a removed file succeed and are lost.
+        # Check before each write, in about 1 µs: a write to a removed file succeeds, but its data
+        # is lost.
         if self._segment is not None and not self._segment.exists():
             self._handle_removed_segment(self._segment)
         if self._segment is None or self._unreported_lost:
@@ -135,11 +136,11 @@ class SegmentWriter:
             self._put(self._segment, lines, counts)
         except OSError as error:
             events = sum(counts.values())
-            self.seq -= events  # these are counted again as lost
+            self.seq -= events  # subtract these events, because they are counted as lost
             self._handle_write_error(error, events)
 
     def count_lost(self, events: int, why: str) -> None:
-        """Count events that cannot be written; a `gap` event will report them."""
+        """Count events that cannot be written; a later `gap` event reports their number."""
         self.seq += events
         self.lost += events
         self._unreported_lost += events
@@ -271,7 +272,7 @@ class SegmentWriter:
         return segment
 
     def _put_own_event(self, segment: Segment, event: str, fields: Mapping[str, Any]) -> None:
-        """Write an `open` or `gap` event; on failure it is not counted as lost."""
+        """Write an `open` or `gap` event; if this fails, the event is not counted as lost."""
         line = self._encoder.encode_event(event, fields, seq=self.seq, ts_ns=self._clock.now())
         self._put(segment, line, {event: 1})
         self.seq += 1

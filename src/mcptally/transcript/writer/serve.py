@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mcptally.transcript.writer.process import WriterProcess
 
 _UNANNOUNCED_MS: Final = 5 * WAKE_MS
-"""Maximum delay of a message about queued events; the usual delay is WAKE_MS."""
+"""Milliseconds after which the writer takes queued events even if no message about them arrived."""
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:
@@ -37,7 +37,7 @@ def serve(remote: "WriterProcess", wake: int) -> None:
         executor.execute_until(limit)
         head = queue.counters.head
         if head != limit and not poll.poll(_UNANNOUNCED_MS):
-            limit = head  # the pipe was full; after this wait, the stores are visible
+            limit = head  # the pipe was full; after this wait, the recorder's stores are visible
         elif message := os.read(wake, 65536):
             limit = int.from_bytes(message[-LIMIT_BYTES:], "little")
         else:

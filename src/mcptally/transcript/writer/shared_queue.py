@@ -2,16 +2,16 @@
 
 One process puts records, the other takes them. The counters only grow, and each is written by only
 one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the
-records that are being executed). A record is contiguous: if it does not fit before the end of the
-memory, it is put at the start. A record for an empty queue is also put at the start, to reuse
-memory that is in the processor's cache. `head` is stored after the record's bytes, so a killed
-process leaves only whole records.
+records that are being executed). A record is contiguous: a record that does not fit before the end
+of the memory is put at the start. If the queue is empty, a record is also put at the start, to
+reuse memory that is in the processor's cache. `head` is stored after the record's bytes, so a
+killed process leaves only whole records.
 
 The code does not rely on the order of stores to shared memory, because ARM does not preserve it:
 `begin` gets its limit from a message through a pipe, and the kernel's pipe locks make everything
 visible that was stored before the message was sent. In the other direction, `tail` is stored after
-the records were parsed and written; no processor makes a store visible before the loads that it
-depends on.
+the records were parsed and written, and no processor makes a store visible before the loads on
+which it depends.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from mcptally.errors import UnreadableError
 
 BLOCK_BYTES: Final = 1024 * 1024
-"""Memory of records that were taken is returned to the system in blocks of this size."""
+"""The memory of finished records is returned to the system in blocks of this size."""
 
 LIMIT_BYTES: Final = 8
 """Size of a message with a value of `head`, little-endian."""
@@ -111,7 +111,10 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters, which show whether records are waiting and whether they are being taken."""
+        """The counters.
+
+        They show whether records are waiting, and whether the writer makes progress.
+        """
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 
@@ -154,9 +157,10 @@ class SharedQueue:
     # --- the process that takes -----------------------------------------------------------------
 
     def begin(self, limit: int) -> bytes | None:
-        """Return the next record before `limit`, or None; it stays in the queue until `done`.
+        """Return the next record before `limit`, or None.
 
-        `limit` is a value of `head` that this process received through the kernel.
+        The record stays in the queue until `done`. `limit` is a value of `head` that this process
+        received through the kernel.
 
         Raises:
             UnreadableError: the memory has no such record: another program wrote to it.
@@ -201,8 +205,8 @@ class SharedQueue:
     def begin_again(self) -> tuple[int, int]:
         """Let `begin` return unfinished records again, after the process that took them died.
 
-        Returns the end of the last such record, and the number of processes that died while the
-        first of them was waiting.
+        Returns the end of the last unfinished record, and the number of processes that died while
+        the first unfinished record was waiting.
         """
         words = self._words
         last, tail = words[_BEGUN], words[_TAIL]
