@@ -1,8 +1,8 @@
 """Builds request and reply items from the record of a call, for logs that contain no frames.
 
 The items are marked as `derived`. If a record lacks the arguments or the result, the item is a
-`head`: only the id is known, and everything else is null in all tables, as for a frame that was too
-large to record.
+`head`: only the id is known, and all other values are null in every table, as for a frame that was
+too large to record.
 """
 
 import json
@@ -18,7 +18,7 @@ from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
 NOT_RECORDED: Final = msgspec.Raw()
-"""Placeholder for JSON that the record lacks."""
+"""Placeholder for a JSON value that the record lacks."""
 
 _VERSION_KEY: Final = b'"io.modelcontextprotocol/protocolVersion"'
 
@@ -26,7 +26,7 @@ PENDING_BYTES: Final = 64 << 20
 """Maximum total size of the requests in a `PendingCalls`, in bytes."""
 
 MAX_MODEL: Final = 200
-"""Maximum number of characters kept of a model's name."""
+"""Maximum length of a model's name in characters; longer names are cut."""
 
 FORGOTTEN: Final = "calls dropped: too many without a reply"
 OUTCOME_UNKNOWN: Final = "a reply: whether it is an error is not recorded"
@@ -42,7 +42,10 @@ answer in time."""
 
 
 class PendingCalls:
-    """Requests without a reply so far; beyond a limit, the oldest are dropped and counted."""
+    """Requests without a reply so far.
+
+    Above a limit, the oldest requests are dropped and counted.
+    """
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
@@ -86,7 +89,7 @@ def request(
     model: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
-    """Return a call's request; without `arguments` and `uri`, an item without content.
+    """Return a call's request. If neither `arguments` nor `uri` is given, the item has no content.
 
     `version` is the protocol revision, which is written to `_meta` as in 2026-07-28. `model` is the
     language model that requested the call, which is written to the event, outside the frame.
@@ -121,7 +124,7 @@ def result_reply(
     is_error: bool | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """Return a reply with `result` (JSON text), or an item without content if there is none.
+    """Return a reply with `result` (JSON text); without a result, the item has no content.
 
     `is_error` is None if the log does not record whether the result is an error.
     """
@@ -169,7 +172,10 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the item that ends a call if an SDK wrote the error text, otherwise None."""
+    """Return the item that ends a call, for an error text that an SDK wrote.
+
+    None for other texts.
+    """
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")
     if code := ERROR_CODE.match(text):

@@ -33,11 +33,12 @@ _TOP: Final = msgspec.json.Decoder(_Top)
 TRANSCRIPT: Final = registry.TRANSCRIPT.name
 
 _MOST_LINES: Final = frozenset({"jsonrpc"})
-"""Formats that must match at least half of the lines, because other logs quote such messages."""
+"""Formats that must match at least half of the lines, because other logs quote lines in these
+formats."""
 
 
 def detect_format(path: Path) -> str | None:
-    """Return the name of a file's format; `transcript` for our own format, None if unknown.
+    """Return the name of a file's format, `transcript` for our own, None if it is unknown.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -85,7 +86,7 @@ def _is_har(head: bytes, first: bytes) -> bool:
     if _LOG.match(head):
         return True
     top = decode_or_none(_TOP, first)
-    if top is None:  # the object spans several lines
+    if top is None:  # no single line contains the whole object
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
     return len(top.log) > 0
 
@@ -130,7 +131,10 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 
 
 def _by_lines(lines: list[bytes]) -> str | None:
-    """Return the format that matches most lines, or the first such format if several do."""
+    """Return the format that matches most lines.
+
+    If several formats match equally many, the first.
+    """
     votes = _votes(lines)
     if not votes:
         return None

@@ -32,7 +32,7 @@ class Connection(Struct, frozen=True):
 
     server: str | None
     key: str = ""
-    """Identifies the session, connection or file; equal for all items of a connection."""
+    """Identifies the session, connection or file. All items of a connection have the same key."""
     transport: str | None = None
     """`stdio`, `streamable_http` or `http_sse`; None if unknown."""
     is_session: bool = False
@@ -82,11 +82,11 @@ class Tally:
     """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Maps kinds of records that are understood but not traffic to numbers of records."""
+    """Number of records, by kind, that are understood but are not traffic."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
-    """Maps reasons why records could not be used to the lines of these records."""
+    """Lines of records that could not be used, by reason."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Maps remarks about records with less information than usual to numbers of records."""
+    """Number of records with less information than usual, by remark."""
 
     def skip(self, line: int, why: str) -> None:
         """Count a record that could not be used."""

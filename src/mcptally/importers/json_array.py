@@ -46,7 +46,7 @@ class _ArrayScanner:
         self._counted = 0
         self._depth = 0
         self._keys: list[bytes] = []
-        """Names of the enclosing members; at most one more than in `path`."""
+        """Names of the enclosing members; at most one name more than `path` has."""
         self._deeper = 0
         self._last = b""
         self._string: int | None = None

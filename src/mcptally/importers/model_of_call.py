@@ -1,7 +1,7 @@
 """Finds the language model that requested a call, from the surrounding spans or runs.
 
-A tool's span does not name the model, but the spans of requests to the model do. Both kinds of
-spans are children of the same agent:
+A tool's span does not name the model, but the spans of requests to the model do. The spans of tools
+and of requests to the model are children of the same agent's span:
 
     invoke_agent
       chat                gen_ai.request.model
@@ -34,8 +34,9 @@ class ModelsOfCalls:
     def of(self, id_: str) -> str | None:
         """Return the model that requested a call; None if unknown.
 
-        The call's span names the model, or else its nearest ancestor that names one or has
-        descendants that do. If these descendants name several models, the model is unknown.
+        The model is named by the call's span, or else by its nearest ancestor that names a model or
+        has a descendant that names one. If an ancestor's descendants name several models, the model
+        is unknown.
         """
         if self._beneath is None:
             self._beneath = self._models_beneath()

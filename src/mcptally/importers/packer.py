@@ -11,14 +11,14 @@ from typing import Final
 import zstandard
 
 PACK_BYTES: Final = 64 << 20
-"""After this many transcript bytes, a new file of small recordings is started."""
+"""Transcript bytes in a file of small recordings after which a new file is started."""
 
 LARGE_BYTES: Final = 8 << 20
 """A recording of this many transcript bytes or more gets its own file."""
 
 HELD_BYTES: Final = 64 << 20
-"""Maximum transcript bytes of unfinished recordings in memory; above it, the largest recordings are
-moved to files."""
+"""Maximum transcript bytes of unfinished recordings in memory. Above this limit, the largest
+recordings are moved to files."""
 
 _PART: Final = ".part"
 
@@ -62,7 +62,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Rename the files to their final names; delete those from an earlier import."""
+        """Rename the files to their final names; delete the files of an earlier import."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()

@@ -1,4 +1,4 @@
-"""Lists the formats that can be imported, which are rows of `formats.toml`, and their readers."""
+"""Lists the formats that can be imported (rows of `formats.toml`), and their readers."""
 
 import functools
 import importlib
@@ -23,7 +23,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """What such logs lack; it is null in transcripts and tables."""
+    """Information that logs in this format lack; it is null in transcripts and tables."""
     chronological: bool = True
     """Whether the records are in chronological order."""
     restarts: bool = True
@@ -33,9 +33,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     may_be_related: bool = False
     """Whether several files may contain records of the same calls (see the module's `related`)."""
     cut: str = ""
-    """Text that marks files whose long messages were cut; such a file is `truncated`."""
+    """Text that occurs in files whose long messages were cut; the fidelity of such a file is
+    `truncated`."""
     looks_for: str
-    """Describes the content that identifies such files."""
+    """Describes the content that identifies files in this format."""
     pattern: str = ""
     object: bool = False
     texts: tuple[tuple[str, ...], ...] = ()
@@ -48,7 +49,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         return reader
 
     def related(self, sources: Sequence[Source]) -> Iterator[Source]:
-        """Yield the sources; combine those with records of the same calls."""
+        """Yield the sources; sources with records of the same calls are combined."""
         if not self.may_be_related or len(sources) < 2:
             yield from sources
             return

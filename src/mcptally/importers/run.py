@@ -2,7 +2,8 @@
 
 Files are streamed, so memory does not grow with their size. Compressed files have the same limits
 as in an archive; all files of an import share a `transcript.files.DecompressionBudget`. Every line,
-entry or row of a source is used or counted, and a report next to the transcript lists unused ones.
+entry or row of a source is used or counted, and a report next to the transcript lists the unused
+lines.
 """
 
 import dataclasses
@@ -228,7 +229,7 @@ def _file(
                 progress(source.path, source.tally.seen)
         transcript.finish()
         written = packer.publish()
-        for each in source.more:  # these files may have been imported separately before
+        for each in source.more:  # an earlier import may have read these files separately
             Packer(out, _stem(each, form)).publish()
             _report_path(out, _stem(each, form)).unlink(missing_ok=True)
     except BaseException:

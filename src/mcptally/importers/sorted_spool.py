@@ -1,4 +1,4 @@
-"""Sorts any number of items by time: sorts batches in memory, and merges them from disk.
+"""Sorts any number of items by time: batches are sorted in memory and merged from disk.
 
 Spans, calls and HTTP entries are logged when they end, but transcripts contain requests and replies
 in the order in which they were sent.
@@ -18,7 +18,7 @@ BATCH_BYTES: Final = 64 << 20
 """Maximum total size of items in memory, in bytes."""
 
 MAX_RUN_FILES: Final = 64
-"""Maximum number of sorted files on disk; when it is reached, all are merged into one."""
+"""Maximum number of sorted files on disk. When it is reached, all files are merged into one."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder()
 _DECODE: Final = msgspec.msgpack.Decoder(Item)

@@ -119,7 +119,8 @@ class Source:
     def read_pieces(self) -> Iterator[bytes]:
         """Yield the decompressed bytes in pieces of about 1 MiB, for formats not based on lines.
 
-        If reading stops early, one unused record is counted, with the line at which it stopped.
+        If reading stops early, one unused record is counted, with the line at which reading
+        stopped.
         """
         line = 1
         for piece in self._pieces():
@@ -166,7 +167,10 @@ class Source:
         transport: str | None = None,
         is_session: bool = False,
     ) -> Connection:
-        """Return a connection; the label is the user's, or else `server` or the file's stem."""
+        """Return a connection.
+
+        Its label is the user's, or else `server`, or else the file's stem.
+        """
         return Connection(self.server or server or self.stem, key, transport, is_session)
 
     def at(self, value: object) -> int | None:

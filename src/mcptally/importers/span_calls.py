@@ -57,9 +57,9 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
 def joined(
     sources: Sequence[Source], spans: Callable[[Source], Iterator[Span]]
 ) -> Iterator[Source]:
-    """Yield the sources; combine those that share nested spans about calls.
+    """Yield the sources; sources that share nested spans about calls are combined.
 
-    A span whose parent is in another file probably describes the same call.
+    A span whose parent is in another file probably describes the same call as the parent.
     """
     home: dict[str, int] = {}
     wanted: list[tuple[int, str]] = []
@@ -114,7 +114,7 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
 
 
 def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
-    """Merge all spans about a call: the other spans supply what the best span lacks."""
+    """Merge all spans about a call. The other spans supply facts that the best span lacks."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
@@ -213,10 +213,12 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    # The first attribute is agentgateway's; the last is in our own spans, for caller errors.
+    # agentgateway writes the first attribute. Our own spans have the last attribute for caller
+    # errors.
     message = text_of(attributes.get("mcp.error.message")) or span.message
     message = message or text_of(attributes.get("mcptally.error_text"))
-    # An agent's span does not identify the kind of error, unlike spans by the MCP conventions.
+    # Unlike a span that follows the MCP conventions, an agent's span does not identify the kind of
+    # error.
     if (
         number is None
         and call.rank == 0
@@ -250,7 +252,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
 
 
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
-    """Return a span's connection, identified by session, or else by process and server address."""
+    """Return a span's connection.
+
+    The session identifies it, or else the process and the server address.
+    """
     attributes, resource = span.attributes, span.resource
     address = attributes.get("server.address")
     port = attributes.get("server.port")

@@ -21,7 +21,7 @@ from mcptally.importers.values import parsed, text_of, unwrapped
 _TRACELOOP_METHOD: Final = re.compile(r"(?P<method>[a-z]+(?:/[a-z_]+)*)\.mcp\Z")
 _MODELS: Final = ("gen_ai.request.model", "llm.model_name", "gen_ai.response.model")
 _NAME: Final = re.compile(r"\b(?:tools/call|prompts/get) (?P<name>\S+)\Z")
-"""Matches the end of a span's name, which names the tool or prompt."""
+"""Matches the name of the tool or prompt at the end of a span's name."""
 _ARGUMENT: Final = "mcp.request.argument."
 _PARTS: Final = frozenset({"mcp.client.request", "mcp.client.response"})
 """Names of spans that ContextForge nests within a call's span."""
@@ -76,9 +76,9 @@ class SpanCall(msgspec.Struct):
     request: Any = None
     label: str | None = None
     is_part: bool = False
-    """Whether the span is shorter than the call: if so, its times are not used."""
+    """Whether the span covers only a part of the call; its times are then not used."""
     reports_errors: bool = False
-    """Whether the absence of an error in the span means that the tool reported none."""
+    """Whether a span without an error proves that the tool reported no error."""
 
 
 def call_of(span: Span) -> SpanCall | None:
@@ -216,7 +216,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """Return the language model that a span names; agents' spans also name one."""
+    """Return the language model that a span names, by the attributes of any convention."""
     if attributes.get("gen_ai.operation.name") == "embeddings":
         return None
     return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

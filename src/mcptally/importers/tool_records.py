@@ -56,14 +56,14 @@ def read_records(
     other: str,
     node_of: Callable[[dict[str, Any]], Node],
 ) -> Iterator[Item]:
-    """Yield the calls in a file of JSON objects: an array, an object that contains one, or lines.
+    """Yield the calls in a file of JSON objects; `objects` lists the accepted forms.
 
     Reads the file twice, because an object about a model may follow the objects about its calls.
 
     Args:
         source: the file.
         record_of: returns an object's call, or None if the object is not a call.
-        other: the reason to count other objects under.
+        other: the reason under which other objects are counted.
         node_of: returns an object's position in its trace.
     """
     models = ModelsOfCalls()
@@ -126,7 +126,10 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the line and value of each object, from an array, a member's array, or JSON Lines."""
+    """Yield the line and value of each JSON object in a file.
+
+    The file contains an array of objects, an object with such an array as a member, or JSON Lines.
+    """
     head = source.head()
     member = _IN_MEMBER.match(head)
     if member is None and head.lstrip()[:1] != b"[":

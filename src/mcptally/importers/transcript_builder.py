@@ -1,8 +1,8 @@
 """Converts items to recordings: redacted events in transcript format 1, with stable ids.
 
 Importing a source again yields the same recording ids, even after the source has grown. An id is a
-hash of the format, the connection and the time of the first event, or, if the source records no
-times, of the file's redacted lines.
+hash of the format, the connection and the time of the first event. If the source records no times,
+the id is a hash of the file's redacted lines.
 """
 
 import functools
@@ -24,7 +24,8 @@ from mcptally.wire.strict_json import strict_json_error
 from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
-"""Maximum number of unfinished recordings; above it, the least recently active one is closed."""
+"""Maximum number of unfinished recordings. Above it, the least recently active recording is
+closed."""
 
 UNKNOWN_TIME: Final = 0
 """`ts_ns` of events whose source records no times."""
@@ -115,8 +116,8 @@ class TranscriptBuilder:
         self._open[connection] = recording  # move to the end of the dict: most recently active
         if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
-            # A client may probe for the stateless revision before it initializes; this is still the
-            # same recording.
+            # A client may probe for the stateless revision before it initializes; the handshake
+            # then belongs to the same recording.
             recording.talked |= method not in {"server/discover", None}
         return recording
 
@@ -160,7 +161,7 @@ class TranscriptBuilder:
             fields["url"], count = self._policy.url(url)
             self.redacted += count
         source = {**self._source, "transport": connection.transport, **about}
-        # Even in a source with times, items before the first time have none.
+        # Items before the first time have no time, even in a source with times.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}

@@ -30,7 +30,10 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 
 def unwrapped(value: Any) -> tuple[Any, bool]:
-    """Return a LangChain message's result (any other value as is), and whether the tool failed."""
+    """Return a LangChain message's result, and whether the tool failed.
+
+    Other values are unchanged.
+    """
     message = parsed(value)
     if isinstance(message, dict) and message.get("type") == "tool":
         data = message["data"] if isinstance(message.get("data"), dict) else message

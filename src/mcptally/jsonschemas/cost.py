@@ -1,4 +1,4 @@
-"""Bound the cost of validating values against untrusted schemas.
+"""Limits the cost of validating values against untrusted schemas.
 
 Schemas that may take exponential time are rejected before an engine sees them. All errors in a
 value are collected only if that is cheap (docs/design/protocol.md).
@@ -30,10 +30,11 @@ MAX_STEPS: Final = 10_000
 to a leaf. A step takes up to 20 µs. Of 696 recorded schemas, none needs more than 23."""
 
 MAX_STEPS_OF_ALL_ERRORS: Final = 32
-"""With no more steps than this, all errors are collected, whatever the value's size."""
+"""Maximum number of steps up to which all errors are collected, whatever the value's size."""
 
 MAX_WORK_OF_ALL_ERRORS: Final = 4_000
-"""All errors are collected up to this product of steps and value size in bytes (about 25 ms)."""
+"""Maximum product of steps and value size in bytes up to which all errors are collected (about 25
+ms)."""
 
 MAX_TARGETS: Final = 16
 """Maximum number of possible targets of a reference with ambiguous ids; every recorded reference
@@ -43,22 +44,22 @@ MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
 """Maximum value size for collecting all errors, which can take 600 times as much memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
-"""With more steps than this, not even the first error is collected, because it may contain the
+"""Number of steps above which not even the first error is collected, because it may contain the
 errors of all branches."""
 
 _LIST_BYTES_PER_STEP: Final = 256
-"""This many bytes of an `enum` or of a list of member names count as one step."""
+"""Number of bytes of an `enum`, or of a list of member names, that count as one step."""
 
 VALUE_DEPTH: Final = 64
-"""Steps are counted for values up to this depth."""
+"""Maximum depth of values for which steps are counted."""
 
 
 def max_value_depth(schema: Any) -> int | None:
-    """Return the smallest depth of values whose validation may cost too much; None if none does.
+    """Return the smallest depth of values whose validation may cost too much.
 
-    Without references, a schema is a tree, and its size bounds the cost. With references or
-    `unevaluated…` keywords, which evaluate all subschemas a second time, this function counts the
-    steps (see `MAX_STEPS`).
+    Returns None if no depth does. Without references, a schema is a tree, and its size bounds the
+    cost. With references or `unevaluated…` keywords, which evaluate all subschemas a second time,
+    this function counts the steps (see `MAX_STEPS`).
 
     Raises:
         UnusableSchemaError: a reference leads back to itself without descending into the value, or
@@ -76,7 +77,7 @@ class ErrorCost:
     """Decides whether collecting all errors in a value would cost too much.
 
     Each error takes up to 20 µs, so a value of 8 kB could take a minute with a schema of 30 kB.
-    What depends only on the schema is computed once, on first use.
+    Numbers that depend only on the schema are computed once, on first use.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -110,8 +111,9 @@ class ErrorCost:
 def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
     """Return the errors in an invalid value from a jsonschema-rs validator.
 
-    If collecting all errors would cost too much, returns only the first one. Returns none if even
-    one would cost too much, or if the value is nested too deeply for the engine.
+    If collecting all errors would cost too much, returns only the first error. Returns an empty
+    list if collecting even one error would cost too much, or if the value is nested too deeply for
+    the engine.
 
     Args:
         validator: a validator of jsonschema-rs.
@@ -154,7 +156,7 @@ def _steps_by_depth(schema: Any) -> Iterator[int]:
 
 
 class _Edges(NamedTuple):
-    """The subschemas that a schema node applies, grouped by the values that they apply to."""
+    """The subschemas that a schema node applies, grouped by the values to which they apply."""
 
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
@@ -167,7 +169,7 @@ class _Edges(NamedTuple):
     times: int
     """How often the subschemas for the same value are evaluated."""
     own: int
-    """Steps for the node's own keywords: 1, and more if they contain long lists."""
+    """Steps for the node's own keywords: 1, or more if the keywords contain long lists."""
 
     def is_leaf(self) -> bool:
         """Return whether the node applies no subschemas."""
@@ -194,7 +196,7 @@ def _reached(references: References) -> dict[str, _Edges]:
 def _order(edges: dict[str, _Edges]) -> list[str]:
     """Return the nodes in topological order: subschemas for the same value come first.
 
-    Iterative, because an untrusted schema could exceed the recursion limit.
+    The search is iterative, because an untrusted schema could exceed the recursion limit.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.

@@ -1,7 +1,8 @@
 """Compare two versions of a tool definition, and classify each change by its effect on callers.
 
-A change to `inputSchema` is breaking if it requires more or allows less, a change to `outputSchema`
-if it guarantees less. A change that may or may not be breaking is `unclear`.
+A change to `inputSchema` is breaking if the new schema requires more or allows less; a change to
+`outputSchema`, if the new schema guarantees less. A change that may or may not be breaking is
+`unclear`.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
 """Classes of changes, from harmless to breaking."""
 
 Change = tuple[str, str]
-"""What changed (`place: how`), and the change's class."""
+"""Text that describes a change (`place: how`), and the change's class."""
 
 _WORDING: Final = frozenset({"description", "title"})
 _HINTS: Final = frozenset({"annotations", "icons", "_meta", "execution"})
@@ -125,7 +126,7 @@ def _properties(
 ) -> Iterator[Change]:
     required = schema.get("required")
     if not isinstance(required, list):
-        required = ()  # before draft 4, a boolean in each property
+        required = ()  # before draft 4, `required` was a boolean in each property
     for name in old.keys() | new.keys():
         place = f"{at}/{name}"
         if name not in new:
@@ -186,7 +187,10 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Return whether more values are allowed; None if unclear. A set of None allows all values."""
+    """Return whether more values are allowed after a change; None if unclear.
+
+    A set of None allows all values.
+    """
     if after is None or (before is not None and before <= after):
         return True
     if before is None or after <= before:

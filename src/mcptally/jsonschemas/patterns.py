@@ -10,8 +10,8 @@ from typing import Any, Final
 import jsonschema_rs
 
 MAX_PATTERN_BYTES: Final = 1 << 20
-"""Maximum memory for compiling a pattern, and again for matching it. Patterns in recorded schemas
-need less than 64 KiB."""
+"""Maximum memory for compiling a pattern; matching it may use the same amount again. Patterns in
+recorded schemas need less than 64 KiB."""
 
 MAX_SCHEMA_BYTES: Final = 16 << 20
 """Maximum memory for all compiled patterns in a schema."""

@@ -1,4 +1,4 @@
-"""Validate with the library jsonschema, as a fallback where the fast engine rejects a schema.
+"""Validates with the library jsonschema if the fast engine rejects a schema.
 
 Importing jsonschema takes 0.1 s, and most archives do not need it: import this module lazily.
 """

@@ -64,7 +64,7 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         }
     )
     tool = Validated.tool.col.is_not_null()
-    # Responses may be large but few are needed, so look them up by `row` later.
+    # Responses may be large, and only a few are needed, so look them up by `row` later.
     rows = (
         calls.lazy()
         .select(
@@ -126,14 +126,14 @@ REDACTED: Final = r"\[(?:redacted|hashed):"
 
 
 def _unless_redacted(state: str, value: str) -> pl.Expr:
-    """Return an expression for `state`, null where redaction may have made a value invalid."""
+    """Return an expression for `state`; it is null if redaction may have made a value invalid."""
     invalid = pl.col(state) == "invalid"
     redacted = pl.when(invalid).then(pl.col(value)).str.contains(REDACTED)
     return pl.when(~redacted.fill_null(value=False)).then(pl.col(state))
 
 
 def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Where a result has no structuredContent, set `output` to its first JSON text.
+    """If a result has no structuredContent, set `output` to its first JSON text.
 
     `responses` contains the responses to all calls; the column `row` is an index into it.
     """

@@ -60,7 +60,8 @@ def _judge_of(text: str) -> Validator | str:
 
 
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
-# Compiled patterns may take a thousand times as much memory as the rest of a schema: cache few.
+# Cache few compiled patterns: they may take a thousand times as much memory as the rest of a
+# schema.
 _validator_with_patterns: Final = functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)(_judge_of)
 
 
@@ -159,7 +160,10 @@ def _bounded(judge: Validator, limit: int) -> Validator:
 
 
 def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> ValidationResult:
-    """Return the least nested error; path and message break ties, since engines' orders differ."""
+    """Return the least nested error.
+
+    Path and message break ties, because engines order errors differently.
+    """
     place, message = min(errors, key=lambda error: (len(error[0]), error))
     return "invalid", message[:500], pointer(place)
 
@@ -169,7 +173,7 @@ def _place(parts: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return a jsonschema error's keyword and details in the fast engine's format."""
+    """Return a jsonschema error's keyword and details in the format of jsonschema-rs."""
     name, value = error.validator, error.validator_value
     if name is None or (value is False and name == "items"):
         return "falseSchema", {}
@@ -189,7 +193,7 @@ def _first_of(names: Iterable[Any], message: str) -> str:
 
 
 def _message(name: str, detail: dict[str, Any], value: Any) -> str:
-    """Return the error message; it omits the value, so that equal errors have equal messages."""
+    """Return the error message. It omits the value, so that equal errors have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         own = json_type(value)

@@ -2,7 +2,7 @@
 
 Nothing is fetched, so a reference to another document has no target. Engines differ in how they
 resolve references within a document (URI equality, base URI, scope of dynamic anchors). Therefore
-all possible targets are returned, and the caller assumes the most expensive one.
+all possible targets are returned, and the caller assumes the most expensive target.
 """
 
 import re
@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keywords that apply subschemas to the same value (a list of them, one, or one per name) or to its
-# child values (one, or one per name).
+# Keywords that apply subschemas to the same value (a list of subschemas, one, or one per name) or
+# to its child values (one, or one per name).
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
@@ -28,7 +28,7 @@ _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 _MAX_COMPARED_IDS: Final = 64
-"""If more ids than this share their last step, the other steps are not compared."""
+"""Maximum number of ids with the same last step whose other steps are compared."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -56,8 +56,8 @@ class References:
     """Resolves each reference in a schema to all of its possible targets."""
 
     def __init__(self, schema: Any) -> None:
-        # Include all objects: engines look for ids in different places, and a JSON Pointer may
-        # refer to an object that is not a subschema.
+        # Include all objects, because engines look for ids in different places, and a JSON Pointer
+        # may refer to an object that is not a subschema.
         self.objects = dict(_objects(schema))
         """Maps JSON Pointers to objects, which need not be subschemas."""
         self._resources = {""}
@@ -108,7 +108,10 @@ class References:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
     def _with_id(self, steps: tuple[str, ...]) -> list[str]:
-        """Return the resources whose id may be equal to a URI; both may be relative."""
+        """Return the resources whose id may be equal to a URI.
+
+        The id and the URI may be relative.
+        """
         ids = self._ids.get(steps[-1], [])
         if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
@@ -116,7 +119,10 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that may be a reference's base: all if the reference has a URI."""
+        """Return the resources that may be a reference's base.
+
+        If the reference has a URI, all resources.
+        """
         if uri:
             return sorted(self._resources)
         own = []

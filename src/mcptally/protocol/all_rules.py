@@ -18,7 +18,7 @@ def check_protocol(
     Args:
         events: the decoded events of the partition.
         messages: the partition's messages, with the file's name in `file`.
-        calls: the partition's calls, likewise.
+        calls: the partition's calls, with the file's name in `file`.
         names: the names of the files, to which `events` refers by index.
     """
     traffic = Traffic.of(events, messages, calls, names)

@@ -30,7 +30,7 @@ _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Arguments(StageTable):
-    """One row per top-level property of an input schema: the facts that the rules test."""
+    """Facts that the smell rules test, with one row per top-level property of an input schema."""
 
     definition = Definitions.definition
     name = Column(pl.String, "Name of the property.")
@@ -111,7 +111,7 @@ _BOUNDS: Final = frozenset(
 _HEADING: Final = re.compile(
     r"[ \t]*(?:[-*] ?)?[`\"'*]*([\w.$-]+)[`\"'*]*[ ]?(?:\([^()]*\) ?)?[:=\u2013-]"
 )
-"""Matches a line that begins with a name, followed by its meaning."""
+"""Matches a line that begins with a name and explains it."""
 
 _NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
 _KEPT: Final = 3

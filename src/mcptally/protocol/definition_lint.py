@@ -211,7 +211,7 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
 
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check definitions against the schema of the revision in force when they were listed."""
+    """Check definitions against the schema of the protocol revision in which they were listed."""
     rows = described.filter(Listings.revision.col.is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
     keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()

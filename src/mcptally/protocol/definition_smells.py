@@ -39,10 +39,10 @@ LONG_DESCRIPTION: Final = 1024
 """Maximum number of characters in a description that OpenAI's function-calling API accepts."""
 
 REFERRING_ARGUMENTS: Final = 50
-"""Maximum number of arguments with references per schema whose values are checked."""
+"""Maximum number of arguments per schema whose values are checked if they contain references."""
 
 FEWEST_WORDS: Final = 3
-"""Minimum number of words in a description that is compared with others."""
+"""Minimum number of words in a description that is compared with other descriptions."""
 
 
 def find_smells(
@@ -257,7 +257,7 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 _AROUND: Final = r"[^\n]{0,80}"
-"""The part of a pattern that matches the text around the match."""
+"""Part of a pattern that matches the text around the match."""
 
 
 def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:

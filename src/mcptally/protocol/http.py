@@ -30,7 +30,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find frames that are not strict JSON or that were too large to record."""
     large = TrafficRaws.why.col.eq_missing(pl.lit("too_large"))
     raws, http = traffic.raws, traffic.events.http
-    # Readers skip blank lines silently.
+    # Readers ignore blank lines, so a blank line is not a defect.
     text = ~large & (
         TrafficRaws.text.col.is_null() | (TrafficRaws.text.col.str.strip_chars() != "")
     )

@@ -96,7 +96,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return messages whose `jsonrpc` is not the string 2.0, even after resolving escapes."""
+    """Return messages whose `jsonrpc` is not the string 2.0 after its escapes are resolved."""
     suspects = messages.filter(
         TrafficMessages.jsonrpc.col.ne_missing(pl.lit('"2.0"')),
         TrafficMessages.kind.col != "invalid",

@@ -1,7 +1,7 @@
 """Finds credentials in results.
 
-A scan for a few dozen literal prefixes excludes nearly all texts. The others are matched with
-`redaction/secret_patterns.py`. A finding never contains the credential itself.
+A scan for a few dozen literal prefixes excludes nearly all texts. The remaining texts are matched
+with `redaction/secret_patterns.py`. A finding never contains the credential itself.
 """
 
 import functools
@@ -26,7 +26,8 @@ GROUP_SIZE: Final = 48
 above 50 literals, and four times as long above 64."""
 
 MIN_PREFIX: Final = 4
-"""Minimum length of a prefix that is searched for alone: shorter prefixes occur in many words."""
+"""Minimum length of a prefix that is searched for without `FOLLOWING`, because shorter prefixes
+occur in many words."""
 
 FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
 """Characters that must follow a shorter prefix such as `sk-` or `hf_` (Rust regex)."""
@@ -99,7 +100,8 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 def _scan_patterns() -> tuple[tuple[str, str], ...]:
     """Return patterns (Rust regex); a text that matches none of them contains no credential.
 
-    Each pattern comes with a literal that all its matches contain: a search for it is faster.
+    Each pattern comes with a literal that all its matches contain, because searching for the
+    literal is faster.
     """
     prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
@@ -120,7 +122,8 @@ class _Credential(NamedTuple):
 
     title: str
     prefixes: tuple[str, ...]
-    """Every match begins with one of these; one automaton searches for all of them."""
+    """Prefixes of the credential; every match begins with one. One automaton searches for all
+    prefixes."""
     pattern: re.Pattern[str]
     """Matches from the start of the prefix; the group `secret` is the credential."""
 

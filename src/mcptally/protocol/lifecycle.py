@@ -232,7 +232,7 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
         by=["session", "dir", "request_id"],
         check_sortedness=False,
     )
-    # HTTP requests may overtake each other: a request may arrive after its cancellation.
+    # Over HTTP, a request may arrive after its cancellation.
     unknown = matched.filter(pl.col("known").is_null()).join(
         requests, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
@@ -307,8 +307,8 @@ def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
 def _check_modern_members(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Check the members that 2026-07-28 requires in every request and result.
 
-    Requests imported from a call log (session source `source`) are not checked: they never had
-    `_meta`.
+    Requests imported from a log of calls (session source `source`) are not checked, because they
+    never had `_meta`.
     """
     capabilities = traffic.events.asks.lazy().select("row", "meta_capabilities")
     calls = (

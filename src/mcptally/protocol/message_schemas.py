@@ -1,9 +1,10 @@
 """Validates payloads against the message schemas of the revision in force.
 
-Decoding has already checked the types of most members, so the columns of ordinary tool calls prove
-them valid. All other payloads are validated, each distinct text once. The schemas come from the
-`mcp` package (`message_schemas.json`, written by tests/protocol/generate_message_schemas.py),
-without additions of later revisions (`revisions.toml`).
+Decoding has already checked the types of most members, so the columns of an ordinary tool call show
+whether it is valid. All other payloads are validated, each distinct text once. The schemas come
+from the `mcp` package (`message_schemas.json`, written by
+tests/protocol/generate_message_schemas.py), without additions of later revisions
+(`revisions.toml`).
 """
 
 import functools
@@ -133,7 +134,7 @@ def _compiled(schema: str) -> Validator:
 
 
 def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
-    """Validate one payload (valid if there is no schema); see `validator` for the arguments."""
+    """Validate one payload; without a schema, it is valid. `validator` explains the arguments."""
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None
@@ -173,7 +174,7 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
     Args:
         schema: the schema of the era.
         later: types of content blocks that the revision lacks.
-        lists: members that are one block in the revision and a list of blocks in later ones.
+        lists: members that are one block in the revision, and a list of blocks in later revisions.
         nulls: whether optional members may be null.
     """
 
@@ -203,7 +204,10 @@ def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
 
 
 def _requests(traffic: Traffic) -> pl.LazyFrame:
-    """Return the requests whose columns do not prove them valid, with their JSON as `text`."""
+    """Return the requests that must be validated, with their JSON as `text`.
+
+    The columns of all other requests show that they are valid.
+    """
     asks = traffic.events.asks.lazy().select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
     )
@@ -259,7 +263,10 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
 
 
 def _results(traffic: Traffic) -> pl.LazyFrame:
-    """Return the results whose columns do not prove them valid, with their JSON as `text`."""
+    """Return the results that must be validated, with their JSON as `text`.
+
+    The columns of all other results show that they are valid.
+    """
     replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
@@ -403,7 +410,7 @@ def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.
 
 
 def _message(state: str) -> pl.Expr:
-    """Return a finding's message: the member and its error."""
+    """Return an expression for a finding's message: the member and its error."""
     whole = formatted("the {}", _Payloads.kind.col.str.strip_suffix("s"))
     words = member_message(Shapes.pointer, Shapes.words, whole)
     return words if state == "invalid" else formatted("{}; leave it out instead", words)

@@ -86,7 +86,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find calls that reuse the progress token of a call still waiting for its reply."""
+    """Find calls with the progress token of an earlier call that still waits for its reply."""
     rows = RepeatedCalls.of(calls.lazy(), RepeatedCalls.meta_progress_token).lazy()
     waiting = RepeatedCalls.answered.col.is_null() | (
         RepeatedCalls.answered.col > RepeatedCalls.pos.col

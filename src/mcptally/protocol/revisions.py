@@ -22,7 +22,7 @@ SENDERS: Final = {
     ("notification", "c2s"): "client_notifications",
     ("notification", "s2c"): "server_notifications",
 }
-"""Maps a message's kind and direction to the list of methods in the table."""
+"""Maps a message's kind and direction to the name of a list of methods in `revisions.toml`."""
 
 
 class Span(NamedTuple):
@@ -66,6 +66,6 @@ def methods() -> pl.DataFrame:
 
 
 def names(kind: str) -> frozenset[str]:
-    """Return the methods of `kind` (`request`, `notification`), from any side and revision."""
+    """Return the methods of `kind` (`request`, `notification`), for all senders and revisions."""
     lists = [name for (its_kind, _), name in SENDERS.items() if its_kind == kind]
     return frozenset(span.name for name in lists for span in table()[name])

@@ -106,7 +106,7 @@ class TrafficCalls(StageTable):
 
 
 class RepeatedCalls(TrafficCalls):
-    """One row per request that repeats the value of an earlier one, with facts about both."""
+    """One row per request that repeats an earlier request's value, with facts about the two."""
 
     before = Column(pl.UInt32, "`pos` of the last earlier request with the same value.")
     answered = Column(pl.UInt32, "`pos` of its reply; null without one.")
@@ -161,7 +161,7 @@ class Traffic(msgspec.Struct, frozen=True):
         Args:
             events: the decoded events.
             messages: the messages, with the file's name in `file`.
-            calls: the calls, likewise.
+            calls: the calls, with the file's name in `file`.
             names: the names of the files, to which `events` refers by index.
         """
         servers = (

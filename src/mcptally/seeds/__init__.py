@@ -10,9 +10,10 @@ The five folders, one per document, do not import each other:
     validation_logic/     github-mcp-validation-logic: wrapped arguments, normalised errors
     validation_protocol/  mcp-validation-protocol: the `validate` tool, checks of arguments
 
-They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results,
-`stages` all checks on a partition or on the archive.
+They share `violation`, `tool_result` and `javascript`. `results` runs the checks on tool results;
+`stages` runs all checks on a partition or on the archive.
 
-A check may have two interpretations: the functions `document` (the text) and `program`
-(the program behind it). Nothing in this folder sets `outcome` or `verdict`.
+A check may have two interpretations: the function `document` follows the document's text, the
+function `program` the program that the document describes. Nothing in this folder sets `outcome` or
+`verdict`.
 """

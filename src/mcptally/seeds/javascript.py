@@ -1,7 +1,7 @@
 """Implements JavaScript's rules for strings, numbers and truthiness, for the seed programs.
 
-The original programs run in a JavaScript engine. These functions reproduce its differences from
-Python and polars; docs/reference/seed-documents.md lists them with the tests.
+The original programs run in a JavaScript engine. The functions in this module reproduce the
+engine's differences from Python and polars, which docs/reference/seed-documents.md lists.
 """
 
 import json
@@ -15,8 +15,8 @@ from mcptally.wire.nesting import is_too_deep
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
 r"""The characters of JavaScript's `\s`, for a character class that `re` and Rust treat alike.
 
-`\s` itself differs: Python's adds U+001C to U+001F and U+0085 and lacks U+FEFF; Rust's adds U+0085
-and lacks U+FEFF."""
+`\s` itself differs: in Python it also matches U+001C to U+001F and U+0085, but not U+FEFF; in Rust
+it also matches U+0085, but not U+FEFF."""
 
 MISSING: Final = object()
 """Represents `undefined`, the value of a missing member, as opposed to null."""
@@ -117,7 +117,7 @@ def number(value: float) -> str:
         return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
     if value == 0:
         return "0"
-    # repr() returns the same digits as the ECMAScript algorithm; only the notation differs.
+    # repr() returns the same digits as the ECMAScript algorithm, in a different notation.
     sign, figures, exponent = Decimal(repr(value)).normalize().as_tuple()
     digits = "".join(map(str, figures))
     point = len(digits) + int(exponent)
@@ -173,7 +173,7 @@ class _Text(str):
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:
-    """Return member names in JavaScript's order: ascending array indices, then the others."""
+    """Return member names in JavaScript's order: ascending array indices, then the other names."""
     if not any(_is_index(key) for key in item):
         return list(item)
     indices = sorted((key for key in item if _is_index(key)), key=int)

@@ -71,7 +71,7 @@ def _check_error_phrases(result: ToolResult) -> Iterator[Violation]:
     if result.is_error is True:
         return
     for number, text in result.texts():
-        if not text.lstrip().startswith("{"):  # objects are checked below
+        if not text.lstrip().startswith("{"):  # texts that are JSON objects are checked below
             yield from error_phrases.message_without_is_error(text, text_pointer(number))
     for path, value in result.objects():
         for name in ("error", "message"):
@@ -96,7 +96,7 @@ def _check_runs(result: ToolResult) -> Iterator[Violation]:
 
 
 def _runs(result: ToolResult) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the pointer and the value of each test run: an object, or the `data` of an envelope."""
+    """Yield the pointer and the value of each test run: a whole object, or an envelope's `data`."""
     for path, value in result.objects():
         for run_path, run in ((path, value), (f"{path}/data", value.get("data"))):
             if isinstance(run, dict) and test_runs.is_run(run):
@@ -145,9 +145,11 @@ The check of test runs is last: `check_results` also makes tables of the results
 """
 
 SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
-"""Matches every response selected by a condition on `response` in `CHECKS`, and some others.
+"""Matches every response that a condition on `response` in `CHECKS` selects, and some other
+responses.
 
-It is applied to all responses, so that the conditions in `CHECKS` search only a few.
+`SUSPECT` is applied to all responses, so that the conditions in `CHECKS` are applied to only a
+few.
 """
 
 _MAY_VIOLATE: Final = _Results.is_result.col & (
@@ -181,10 +183,10 @@ def check_results(
     is_result = (
         Scored.tool.col.is_not_null()
         & Scored.response.col.is_not_null()
-        & Scored.has_structured_content.col.is_not_null()  # null for a JSON-RPC error
+        & Scored.has_structured_content.col.is_not_null()  # the result is null for a JSON-RPC error
         & ~Scored.reply_truncated.col.fill_null(value=False)
     )
-    # Responses may be large: copy only those that are parsed.
+    # Responses may be large, so copy only responses that are parsed.
     results = calls.select(
         *(*_CALL, *_CHECKED),
         expected_xml.expectations(calls, definitions, forms),

@@ -34,7 +34,7 @@ def contract_tables(
     """Return the seed documents' tables for a partition.
 
     Args:
-        ui_tables: the second value of `contract_findings`.
+        ui_tables: the tables of UI test runs that `contract_findings` returns.
         calls: the scored calls of the partition.
         validations: the result of `gather_validations` for the partition.
         payloads: whether arguments and inputs are kept.

@@ -12,7 +12,7 @@ class Agreement(NamedTuple):
     """The agreement of two reviewers; NaN for values that cannot be computed."""
 
     n: int
-    """Number of items that both answered."""
+    """Number of items that both reviewers answered."""
     share: float
     """Share of equal answers."""
     kappa: float
@@ -50,7 +50,7 @@ def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
     last = (observed * chance - 2 * chance + observed) ** 2
     variance = max(0.0, equal + different - last) / (n * (1 - chance) ** 4)
     half = NORMAL * math.sqrt(variance)
-    if not half:  # all answers agree: use a one-sided 95 % bound for the share (rule of three)
+    if not half:  # if all answers agree, use a one-sided 95 % bound for the share (rule of three)
         share_low = 0.05 ** (1 / n)
         return Agreement(n, observed, kappa, (share_low - chance) / (1 - chance), kappa)
     return Agreement(n, observed, kappa, max(-1.0, kappa - half), min(1.0, kappa + half))

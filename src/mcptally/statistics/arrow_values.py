@@ -1,6 +1,7 @@
 """Converts numbers between Arrow and NumPy, for the functions that DuckDB calls.
 
-pyarrow's conversions import pandas if it is installed, which takes longer than most questions.
+pyarrow's own conversions import pandas if it is installed, and the import takes longer than most
+questions.
 """
 
 import itertools
@@ -86,7 +87,7 @@ def struct_list_array(
 
 
 def _grouped(rows: Sequence[Sized], found: pa.Array) -> pa.Array:
-    """Split `found`, the items of all rows, into one list per row."""
+    """Split `found`, the items of all rows, into a list per row."""
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     return pa.ListArray.from_arrays(array(ends, np.int32), found)
 

@@ -1,6 +1,6 @@
 """Computes intervals for quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
 
-docs/explanation/statistics.md describes the method, and when there is no interval;
+docs/explanation/statistics.md describes the method, and the cases without an interval;
 docs/design/statistics.md explains the choice.
 """
 
@@ -21,12 +21,13 @@ MIN_SESSIONS: Final = 30
 MIN_CALLS_BEYOND: Final = 10
 """Minimum number of calls on the smaller side of a quantile for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Minimum number of sessions that the calls beyond would fill if calls in the same session were
-equally slow."""
+"""Minimum number of sessions that the calls beyond the quantile would fill if all calls of a
+session were equally slow."""
 RESAMPLES: Final = 599
-"""Number of resamples; 2.5 % of them, at either end, are fifteen."""
+"""Number of resamples: 2.5 % at either end are fifteen resamples."""
 MAX_CLUSTERS: Final = 256
-"""Maximum number of units to resample; if there are more sessions, their hashes form groups."""
+"""Maximum number of units to resample. If there are more sessions, they are grouped by their
+hashes."""
 SEED: Final = 20261122
 """A fixed seed, so that the same calls in the same sessions get the same interval."""
 
@@ -38,7 +39,7 @@ _ROUNDING: Final = 1e-4
 """Relative size below which a variance in single precision counts as zero."""
 _LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = np.linspace(0, 3, 13)
-"""Search grid for a bound, in multiples of its expected distance from the quantile."""
+"""Search grid for a bound, in multiples of the bound's expected distance from the quantile."""
 
 
 class Sample(NamedTuple):
@@ -145,8 +146,8 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     """Return the interval's low and high end for each quantile; None without an interval.
 
-    The interval contains a value if the share of calls up to it differs from the quantile by a
-    number of standard errors within `limits`.
+    A value is in the interval if the share of calls up to the value differs from the quantile's
+    probability by a number of standard errors within `limits`.
     """
     last = len(sample.ordered) - 1
     _, errors = _shares(below, sample.sizes)
@@ -154,7 +155,7 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
         if (
             wanted and np.isfinite(limit).all()
-        ):  # otherwise too many resamples have no call beyond the quantile
+        ):  # without enough data, too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))
@@ -178,8 +179,8 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
 def _limits(below: Floats, sizes: Floats) -> Floats:
     """Return the 2.5 % and 97.5 % quantiles of resampled t values, per sample and quantile.
 
-    A t value is the share of calls below the quantile in a resample, minus that in the sample,
-    divided by its standard error.
+    A t value is the share of calls below the quantile in a resample, minus the share in the sample,
+    divided by the standard error of the resample's share.
 
     Args:
         below: number of calls not slower than each quantile, per sample, session and quantile.

@@ -1,6 +1,7 @@
 """Finds the times at which a rate changed, in series of calls clustered by session.
 
-docs/explanation/statistics.md explains the test, docs/design/statistics.md its choice.
+docs/explanation/statistics.md explains the test; docs/design/statistics.md explains why we chose
+it.
 """
 
 import functools
@@ -33,14 +34,15 @@ BLOCKS: Final = (3, 5)
 SIMILAR: Final = 1.5
 """Number of standard errors above which neighbouring sessions count as similar."""
 PENALTY: Final = 4.0
-"""Amount by which the statistic for two changes must exceed the one for a single change."""
+"""Amount by which the statistic of two changes must exceed the statistic of a single change."""
 SEED: Final = 20261124
 """A fixed seed, so that the same series has the same changes."""
 SLICES: Final = 32
 """Number of slices with about equally many calls; changes within sessions are sought between
 them."""
 MIN_SPANNING: Final = 8
-"""Minimum number of sessions that span a change within sessions: fewer are not significant."""
+"""Minimum number of sessions that span a change within sessions; with fewer sessions, no change is
+significant."""
 EPSILON: Final = 1e-9
 """Maximum difference that rounding can cause."""
 _CELLS: Final = 1 << 20
@@ -94,7 +96,7 @@ def change_points(series: Series) -> list[Change]:
 
 
 def _changes(series: Series) -> Iterator[Change]:
-    """Yield the changes in a series or in a segment of one."""
+    """Yield the changes in a series, or in a segment of a series."""
     calls, hits = series.calls.sum(), series.hits.sum()
     if calls < 2 * MIN_CALLS or not 0 < hits < calls:
         return
@@ -117,7 +119,8 @@ class _Sessions(NamedTuple):
     weight: Floats
     """The number of independent calls with as much information as each session."""
     score: Floats
-    """Weighted hits in excess of those expected from the tools' rates; their sum is 0."""
+    """Weighted number of hits minus the number expected from the tools' rates; the sum over
+    sessions is 0."""
     calls: Floats
     place: Whole
     """The position of each element's session in order of mean time."""
@@ -128,7 +131,8 @@ def _sessions(series: Series) -> _Sessions:
     rate = (np.bincount(tool, series.hits) / np.bincount(tool, series.calls))[tool]
     session = np.unique(series.session, return_inverse=True)[1]
     calls = np.bincount(session, series.calls).astype(np.float64)
-    # With several tools, the time is that of the calls; ties are broken by session number.
+    # With several tools, sessions are ordered by the times of their calls; session numbers break
+    # ties.
     order = np.argsort(np.bincount(session, series.at * series.calls) / calls, kind="stable")
     place = np.argsort(order, kind="stable")[session]
     calls = calls[order]
@@ -238,7 +242,8 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # Of two changes, take the one with more calls on its outer side; the other is found later.
+    # Of two changes, take the change with more calls on its outer side; the other change is found
+    # later.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)
@@ -272,7 +277,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     cell = session * shape[1] + place
 
     def early(values: Floats) -> Floats:
-        """Return, for each session, sums over its calls before each slice boundary."""
+        """Return, for each session, the sums over its calls before each slice boundary."""
         sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
         return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
 
@@ -389,5 +394,5 @@ def _onset(series: Series, cut: _Cut) -> int:
     sums = np.concatenate(([0.0], np.cumsum(excess)[:-1]))
     same_time = np.diff(series.at[max(low - 1, 0) : high], prepend=-np.inf)[-len(sums) :] == 0
     sums[same_time] = np.inf
-    sums[: max(0, 1 - low)] = np.inf  # nothing precedes the first element of the series
+    sums[: max(0, 1 - low)] = np.inf  # a change cannot be before the first element of the series
     return int(low + np.argmin(sums))

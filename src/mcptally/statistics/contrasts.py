@@ -1,8 +1,8 @@
-"""Finds what a tool's failing calls have in common and its working calls lack.
+"""Finds facts that are true for a tool's failing calls but not for its working calls.
 
 A *fact* is a statement that is true for some calls, such as "`path` is empty". For each group of a
 tool's failures, `strongest` chooses the fact, or absence of a fact, that best separates the group
-from the calls that worked. Hundreds of facts are tried, so a fact counts only if it separates
+from the calls that worked. Hundreds of facts are tried, so a fact is accepted only if it separates
 better than the best fact in nearly all of `DRAWS` random data sets without any effect.
 docs/design/contrasts.md explains the test.
 """
@@ -30,16 +30,17 @@ GAIN: Final = 0.15
 AROUND: Final = 1_000_000
 """Facts with at least this number are about a call's context, such as the preceding call.
 
-Such a fact is reported only if it separates clearly better than facts about the call itself: if
-clients repeat a sequence of calls, it also holds for calls that fail for other reasons.
+A fact about the context is reported only if it separates clearly better than facts about the call
+itself: if clients repeat a sequence of calls, a context fact also holds for calls that fail for
+other reasons.
 """
 NEAR: Final = 0.02
 """Difference up to which effects count as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""Number of sessions below which calls are permuted within sessions; with more, signs of session
-scores are drawn."""
+"""Number of sessions below which calls are permuted within sessions. With more sessions, random
+signs are drawn for the sessions' scores."""
 SEED: Final = 20261124
 
 
@@ -53,7 +54,7 @@ class Calls(NamedTuple):
     fact_call: Integers
     """The call in each pair of a call and a fact that holds for the call."""
     fact: Integers
-    """The fact in each such pair, numbered from 0 in order of preference."""
+    """The fact in each pair of `fact_call`, numbered from 0 in order of preference."""
 
 
 class Contrast(NamedTuple):
@@ -144,7 +145,8 @@ def _best(
     group: int, table: _Table, usable: npt.NDArray[np.bool_], effects: Floats, p_values: Floats
 ) -> Contrast:
     """Return the contrast with the largest effect among the usable facts."""
-    # Among facts with nearly the same effect, prefer one that is true, then the first.
+    # Among facts with nearly the same effect, prefer a fact that is true for failing calls, then
+    # the first fact.
     best = np.abs(effects[usable]).max()
     near = np.flatnonzero(usable & (np.abs(effects) >= best - NEAR))
     chosen = int(near[np.argmax(effects[near] > 0)])
@@ -160,7 +162,7 @@ def _best(
 
 
 def _effects(failed: Floats, holds: Floats) -> Floats:
-    """Return, for each fact, the share of failing calls with it minus that of working calls."""
+    """Return each fact's share of the failing calls minus its share of the working calls."""
     among_failed: Floats = failed @ holds / failed.sum()
     among_worked: Floats = (1 - failed) @ holds / (1 - failed).sum()
     return among_failed - among_worked
@@ -184,7 +186,7 @@ def _by_sessions(
     """Return each fact's statistic, and the maximum in each draw of random signs for sessions.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
-    it is as often positive as negative, regardless of the correlation within the session.
+    the score is as often positive as negative, regardless of the correlation within the session.
     """
     scores = np.zeros((sessions, table.holds.shape[1]))
     centred = table.failed - table.failed.mean()
@@ -202,7 +204,7 @@ def _within_sessions(
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))
-    order = order[mixed[table.session[order]]]  # only these sessions can be permuted
+    order = order[mixed[table.session[order]]]  # skip sessions that cannot be permuted
     failed, holds, session = table.failed[order], table.holds[order], table.session[order]
     sizes = np.bincount(session, minlength=sessions).astype(np.float64)
     sizes[sizes == 0] = 1
@@ -223,7 +225,7 @@ def _within_sessions(
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Return `single`, or a contrast with a second fact if that separates clearly better.
+    """Return `single`, or a contrast with a second fact if this contrast separates clearly better.
 
     The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
     """

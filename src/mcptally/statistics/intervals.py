@@ -1,6 +1,7 @@
 """Computes intervals for rates, clustered by session, on NumPy arrays.
 
-docs/explanation/statistics.md explains the formula, docs/design/statistics.md its choice.
+docs/explanation/statistics.md explains the formula; docs/design/statistics.md explains why we chose
+it.
 """
 
 from typing import Final, NamedTuple
@@ -11,7 +12,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.975
-"""The probability below the upper end of a two-sided 95 % interval."""
+"""The probability of a value below the upper end of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
 """Weight of the prior that a session counts as one call, in units of sessions with the rarer
 result."""
@@ -47,7 +48,7 @@ class RateInterval(NamedTuple):
     n_eff: Floats
     """Effective sample size: the number of independent calls with the same variance."""
     t: Floats
-    """Half-width of the interval in standard errors, for the end nearer to 1/2."""
+    """Distance of the interval's end nearer to 1/2 from the rate, in standard errors."""
     low: Floats
     high: Floats
     """Ends of the 95 % interval, from `wilson`."""
@@ -101,12 +102,14 @@ def rate_intervals(
             likely = likely**weight_of_all * (n / sessions) ** (1 - weight_of_all)
             # Long sessions give no more information here, so use at most one call per session.
             effect = np.where(uniform, np.fmin(effect, likely), effect)
-        # Use at least the observed design effect: it is larger if long sessions have another rate.
+        # Use at least the observed design effect, which is larger if long sessions have another
+        # rate.
         spread = np.maximum(0, yy - 2 * mean * yn + mean**2 * nn)
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)
         n_eff = np.where(n > 0, n / effect, np.nan)
-        # The variance of individual calls is known; only the rest is estimated, with this weight.
+        # The variance of individual calls is known. Only the rest of the variance is estimated,
+        # with this weight.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)

@@ -1,6 +1,6 @@
 """Tests whether a rate differs between two groups of sessions, by permuting sessions.
 
-docs/explanation/statistics.md explains the test, docs/design/questions.md its choice.
+docs/explanation/statistics.md explains the test; docs/design/questions.md explains why we chose it.
 """
 
 import functools
@@ -18,8 +18,8 @@ FIRST: Final = 999
 """Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
 CLEARLY_UNCHANGED: Final = 0.1
 MIN_EXTREME: Final = 10
-"""If fewer permutations are as extreme as the data, the p-value of Student's t is used if it is
-smaller."""
+"""Number of permutations as extreme as the data below which the p-value of Student's t is used if
+it is smaller."""
 MAX_SESSIONS: Final = 1_000
 """Total number of sessions above which the p-value comes from Student's t."""
 SEED: Final = 20261122
@@ -76,8 +76,8 @@ def rate_change(
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
     """Return the correlation of calls within a session, around the pooled rate of both sides.
 
-    This is a weighted mean of Fleiss and Cuzick's estimate and 1/2, which counts as much as
-    `PRIOR_SESSIONS` sessions. The correlation and the sessions' weights are the same for all
+    The result is a weighted mean of Fleiss and Cuzick's estimate and of 1/2, which has the weight
+    of `PRIOR_SESSIONS` sessions. The correlation and the sessions' weights are the same for all
     permutations.
     """
     rate = hits.sum() / sizes.sum()

@@ -1,10 +1,10 @@
 """Draws a sample of calls for review, and computes a rate with its interval from the answers.
 
-The calls are stratified by verdict. In a stratum, groups of equal errors at least as large as the
-sampling step are always drawn, smaller groups with a probability proportional to their size
-(Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the Horvitz-Thompson
-estimate with Wilson's interval, which does not collapse if all answers are equal; the strata are
-combined by MOVER (Donner and Zou 2012).
+The calls are stratified by verdict. In a stratum, groups of equal errors that are at least as large
+as the sampling step are always drawn; smaller groups are drawn with a probability proportional to
+their size (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the
+Horvitz-Thompson estimate with Wilson's interval, whose width is not zero if all answers are equal.
+The strata are combined by MOVER (Donner and Zou 2012).
 """
 
 import math
@@ -21,15 +21,15 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""Number of answers above which groups that are always drawn have no sampling error. With fewer
+"""Number of answers from which on groups that are always drawn have no sampling error. With fewer
 answers, the interval would be too short: each answer represents too many calls."""
 LARGE: Final = 2.0
-"""Size of a group, in sampling steps, above which two of its calls are reviewed (it may be
-mixed)."""
+"""Size of a group, in sampling steps, above which two of its calls are reviewed, because the group
+may be mixed."""
 MIXED: Final = (1.0, 25.0)
 """Prior counts: pairs of calls in a group with different answers, and all pairs. Among 109 pairs of
-labelled calls with equal server, tool and template, none differed (2026-11-24); this prior keeps
-the coverage at 94 % if 5 % of the groups are mixed."""
+labelled calls with equal server, tool and template, none differed (2026-11-24); with this prior,
+the coverage is 94 % if 5 % of the groups are mixed."""
 SPREAD: Final = (0.45, 0.35, 0.20)
 """Assumed standard deviations of answers in the strata `tool_failure`, `other_error` and `ok`:
 strata with less accurate verdicts get more answers."""
@@ -65,7 +65,10 @@ class Interval(NamedTuple):
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """Divide `n` answers among strata, by size and `SPREAD`: at least three for each, or all."""
+    """Divide `n` answers among strata, by size and `SPREAD`.
+
+    Each stratum gets at least three answers, or one for each of its calls.
+    """
     least = [min(size, LEAST_PER_STRATUM) for size in sizes]
     left = max(0, n - sum(least))
     weights = np.array([size * spread for size, spread in zip(sizes, SPREAD, strict=True)])
@@ -115,7 +118,7 @@ def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
 def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval:
     """Return the rate over all calls with its interval, from answers to a sample.
 
-    Calls that the reviewer could not judge count as hits for the high end only.
+    Calls that the reviewer could not judge count as hits only for the high end of the interval.
     """
     low = _combined(strata, 0.0, alpha)
     high = _combined(strata, 1.0, alpha)
@@ -244,7 +247,10 @@ def _cells(
 
 
 def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float) -> Interval:
-    """Return the rate in a group that is always drawn; calls in it may have different answers."""
+    """Return the rate in a group that is always drawn.
+
+    The group's calls may have different answers.
+    """
     rate, n = float(np.mean(answers)), len(answers)
     if rate not in (0.0, 1.0):
         return _wilson(rate, n, alpha)

@@ -2,8 +2,8 @@
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
 `rate_interval`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts` to a
-connection. Their input is aggregated, such as one row per tool. SciPy is imported on first use,
-since most questions do not need it.
+connection. The input of these functions is aggregated, for example to one row per tool. SciPy is
+imported on first use, since most questions do not need it.
 """
 
 import atexit
@@ -177,7 +177,7 @@ def change_points(
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
     """Return latency quantiles with their 95 % intervals: `bootstrap.quantiles` per row.
 
-    A row has lists of latencies and, for each list, the hash of its session.
+    A row has lists of latencies, and the hash of each list's session.
     """
     lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
     rows, parts = arrow.values(lists.offsets), arrow.values(lists.values.offsets)

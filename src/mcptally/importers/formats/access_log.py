@@ -7,7 +7,8 @@ r"""Reads the access logs of agentgateway (text or JSON) and of Envoy AI Gateway
      "mcp.tool.name":"open","mcp.provider.name":"web","jsonrpc.request.id":"3",…}
 
 A line describes an HTTP request. Fields are named like span attributes in the MCP conventions, so
-`span_calls` reads them. Contents are not logged, so it is unknown whether a result is an error.
+`span_calls` reads them. The logs contain no contents, so it is unknown whether a result is an
+error.
 """
 
 import re
@@ -41,7 +42,7 @@ _MS: Final = 1_000_000
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the calls among the requests; count other lines."""
+    """Yield the requests that are MCP calls; count other lines."""
     return read_spans(source, _spans)
 
 
@@ -90,7 +91,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
     fields["mcp.server.name"] = next((fields[name] for name in _SERVER if name in fields), None)
     fields["mcp.transport"] = "http"
     failed = status[:1] in {"4", "5"} or "error" in fields or "mcp.error.code" in fields
-    if status == "0":  # Envoy: the client closed the connection before the reply
+    if status == "0":  # Envoy: the client disconnected before the reply
         fields["error.type"] = "no_response"
     elif not failed:
         source.tally.notes[call_records.OUTCOME_UNKNOWN] += 1

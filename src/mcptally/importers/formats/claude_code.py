@@ -8,8 +8,8 @@ MCP logs are `mcp-logs-SERVER/TIME.jsonl`, transcripts are `projects/**.jsonl`:
     {"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"…","is_error":true}]}}
 
 Both contain calls, not frames. A log contains the tool, outcome, duration and error text, but no
-arguments or results. A transcript contains arguments and results, but its timestamps are those of
-the conversation, so a call's duration includes waiting for the user's permission.
+arguments or results. A transcript contains arguments and results, but its timestamps belong to the
+conversation, so a call's duration includes the time for the user's permission.
 """
 
 import re
@@ -58,7 +58,7 @@ _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
 class _Open(msgspec.Struct):
-    """A call without a result so far."""
+    """A call that has no result yet."""
 
     connection: Connection
     line: int
@@ -80,7 +80,7 @@ def read(source: Source) -> Iterator[Item]:
 
 
 class _Reader:
-    """Reads a file's lines; remembers the calls without a result so far."""
+    """Reads a file's lines; remembers the calls that have no result yet."""
 
     def __init__(self, source: Source, server: str | None) -> None:
         self.source = source

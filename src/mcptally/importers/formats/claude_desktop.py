@@ -3,10 +3,11 @@
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-In the second form, server and level are swapped. A line without a timestamp is server stderr, or
-part of an object printed on several lines. Versions of 2026 cut out the middle of long messages
-(`...[11759 chars truncated]...`); id, method, name and isError are then read from the rest. The
-client parses messages before it prints them, so their length on the wire is unknown.
+The second line has server and level in the opposite order. A line without a timestamp is server
+stderr, or part of an object printed on several lines. Versions of 2026 cut out the middle of long
+messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
+remaining text. The client parses messages before it prints them, so their length on the wire is
+unknown.
 """
 
 import re
@@ -100,7 +101,7 @@ def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
     direction: Dir = "c2s" if who == b"client" else "s2c"
-    # The suffix cannot be part of JSON, because JSON's keys have quotes.
+    # The suffix is not part of the message, because keys in JSON have quotes.
     frame = _METADATA.sub(b"", frame.strip())
     # A message cut within a string may still be valid JSON, but with different content.
     if cut := _CUT.search(frame):

@@ -13,10 +13,10 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
      "call_id":"…","output":"…"}}
 
-A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the second of
-these lines; earlier versions log the first, or `{"id":"…","msg":{…}}`. The last two lines are a
-request for an MCP tool, which has no reply unless the end of a call follows; without `namespace`,
-they are a call to a built-in tool. The output of `exec --json` has no timestamps.
+A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the second line
+above; earlier versions log the first line, or `{"id":"…","msg":{…}}`. The last two lines are a
+request for an MCP tool, which has no reply unless the end of a call follows. Without `namespace`,
+the two lines are a call to a built-in tool. The output of `exec --json` has no timestamps.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,8 @@ from mcptally.importers.values import dict_of, text_of
 
 _SECOND: Final = 10**9
 _CANCELLED: Final = ("user cancelled", "user canceled", "user rejected", "cancelled", "canceled")
-"""Start of the error texts of calls that the client cancelled; other errors are from the server."""
+"""Start of the error texts of calls that the client cancelled. Other error texts come from the
+server."""
 
 
 class _Line(msgspec.Struct):
@@ -105,7 +106,10 @@ class _Rollout:
         yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
     def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember a request for an MCP tool, or yield a call whose output precedes its end."""
+        """Remember a request for an MCP tool.
+
+        Yield its call if the output is logged before the end.
+        """
         call, server = body.get("call_id"), _server(body)
         if isinstance(call, str) and server is not None:
             self._tally.used += 1

@@ -7,8 +7,8 @@
 Older versions write one document with `messages`. A message is written again whenever it changes;
 the last state of a call counts. An MCP tool's failure is a sentence that ends with the server's
 result as JSON. A failed shell command has the status `success` and a line `Exit Code: 1`. The
-timestamps are those of the conversation: a call starts with the model's message and ends when its
-result is recorded, so its duration includes waiting for the user's permission.
+timestamps belong to the conversation: a call starts with the model's message and ends when its
+result is recorded, so its duration includes the time for the user's permission.
 """
 
 import re
@@ -26,7 +26,8 @@ from mcptally.importers.values import dict_of, parsed, text_of
 _SHOWN: Final = re.compile(r"(?P<tool>.+) \((?P<server>.+) MCP Server\)\Z", re.DOTALL)
 """Matches the `displayName` of an MCP tool."""
 _NAMED: Final = re.compile(r"mcp_(?P<server>[^_]+)_(?P<tool>.+)\Z", re.DOTALL)
-"""Matches other tools' names: the first underscore separates server and tool."""
+"""Matches names of MCP tools without a `displayName`; the first underscore separates server and
+tool."""
 _REPORTED: Final = re.compile(r"MCP tool '[^'\n]{1,200}' reported tool error for function call: ")
 """Start of the error texts of failed calls to MCP tools, which end with the response as JSON."""
 _REFUSED: Final = re.compile(r"params(?:/\S{1,200})? must ")

@@ -210,7 +210,7 @@ class _Exchange:
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # The stream of a GET may have been empty; the reply to a POST was not.
+        # The stream of a GET may have been empty, but the reply to a POST was not empty.
         is_post = self.entry.request.method == "POST"
         return is_post and self.streams and self.entry.response.status == 200
 
@@ -232,11 +232,12 @@ class _Exchange:
             if event.name == b"endpoint":
                 # In the legacy SSE transport, the client sends its messages to this URL.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # not a URL, so no messages are sent there
+                with contextlib.suppress(ValueError):  # ignore texts that are not URLs
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
-            # The reply ends the stream. Earlier messages arrived between head and end; give them
-            # the head's time, so that they precede the client's replies in other exchanges.
+            # The reply ends the stream. Earlier messages arrived between head and end; give these
+            # messages the head's time, so that they precede the client's replies in other
+            # exchanges.
             at = self.head if b'"method"' in event.data else self.end
             yield self.frame(connection, "s2c", at, event.data, **extra)
 

@@ -57,5 +57,5 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def _unspaced(message: msgspec.Raw) -> bytes:
-    """Return the message without the export's white space, which would end up in arguments."""
+    """Return the message without the white space that the export adds between tokens."""
     return msgspec.json.format(bytes(message), indent=-1)

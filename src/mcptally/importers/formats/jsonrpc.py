@@ -3,9 +3,10 @@
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-The envelope's fields have common names, or names given by the user. The direction of a bare message
-follows from the protocol if only one side can send it: requests that only clients make, and replies
-to known requests. A message that either side may send gets the usual direction and is counted.
+The envelope's fields have common names, or names given by the user. Without an envelope, the
+direction follows from the protocol if only one side can send the message: requests that only
+clients make, and replies to known requests. A message that either side may send gets the usual
+direction and is counted.
 """
 
 import re

@@ -73,7 +73,10 @@ def read(source: Source) -> Iterator[Item]:
 
 
 def related(sources: Sequence[Source]) -> Iterator[Source]:
-    """Yield the sources; combine files that contain parents and children of the same spans."""
+    """Yield the sources.
+
+    Files with spans whose parents are in another file are combined with it.
+    """
     yield from joined(sources, _spans)
 
 

@@ -57,7 +57,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans in a line; yield values that are not spans unchanged."""
+    """Yield the spans in a line, and unchanged each value that is not a span."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:
@@ -72,7 +72,7 @@ def _of_line(event: _Line) -> Iterator[Any]:
 def _span(source: Source, span: dict[str, Any], line: int) -> Span:
     data = span.get("data")
     attributes = dict(data) if isinstance(data, dict) else {}
-    typed = span.get("attributes")  # of a streamed span: name → {"type":…, "value":…}
+    typed = span.get("attributes")  # streamed spans map each name to {"type":…, "value":…}
     for key, value in typed.items() if isinstance(typed, dict) else ():
         attributes[key] = value.get("value") if isinstance(value, dict) else value
     op = span.get("op") or attributes.get("sentry.op")
@@ -98,5 +98,5 @@ def _span(source: Source, span: dict[str, Any], line: int) -> Span:
         {},
         SENTRY,
         "server",
-        failed,  # the status is a code, not an error text
+        failed,  # the span's status is a code, not an error text
     )

@@ -29,8 +29,8 @@ _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
     """Return, for each of `rows`, whether a value in the arguments is at a boundary.
 
-    Arguments are parsed only if they may have such a value: if `_EMPTY` matches, or if the tool
-    declares a size limit or a numeric limit whose number may occur.
+    Arguments are parsed only if they may have a value at a boundary: if `_EMPTY` matches, if the
+    tool declares a size limit, or if the number of a declared numeric limit may occur.
 
     Args:
         rows: `definition` and `arguments` of calls.
@@ -56,7 +56,8 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .select("definition", "arguments")
         .with_row_index("row")
         .filter(Validated.arguments.col.is_not_null())
-        # Number distinct arguments first: grouping by arguments and definition would copy both.
+        # Number distinct arguments first, because grouping by arguments and definition would copy
+        # both columns.
         .group_by("arguments")
         .agg("definition", "row")
         .with_row_index("number")
@@ -69,7 +70,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
     candidates = pl.concat(
         [
             distinct.filter("likely"),
-            # Check this first: most schemas have no limits, and `number` is slow.
+            # Check for limits first, because most schemas have no limits, and `number` is slow.
             distinct.filter(~pl.col("likely") & pl.col("sized").is_not_null()).filter(
                 arguments.contains(number) | arguments.contains(_ODD_NUMBER)
             ),
@@ -102,7 +103,8 @@ _NUMBER_LIMIT: Final = re.compile(
     rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 _MAX_NUMBERS: Final = 500
-"""Maximum count of numbers in a pattern: with more, the pattern would take long to compile."""
+"""Maximum count of numbers in a pattern; with more numbers, the pattern would take long to
+compile."""
 
 
 def _has_any(text: str, names: Iterable[str]) -> bool:
@@ -151,7 +153,7 @@ class _Limits(msgspec.Struct):
         return False
 
     def at_limit(self, value: Any) -> bool:
-        """Return whether the value, or a value in it, equals a limit that the schema sets."""
+        """Return whether the value, or a value nested in it, equals a limit of the schema."""
         kind = value.__class__
         if kind is str:
             return len(value) in self.lengths
@@ -165,8 +167,8 @@ _NOTHING: Final = [_ANY]
 
 
 def at_boundary(value: Any, limits: list[_Limits]) -> bool:
-    """Return whether a value, or a value in it, is empty, null or at one of the limits."""
-    # A plain loop: this runs for every argument, and a generator would double its time.
+    """Return whether a value, or a value nested in it, is empty, null or at one of the limits."""
+    # Use a plain loop: the code runs for every argument, and a generator would double the time.
     kind = value.__class__
     if value is None or (not value and kind in _CAN_BE_EMPTY):
         return True
@@ -187,7 +189,7 @@ def _limits(text: str) -> tuple[_Limits, int | None]:
     """Return the limits that a schema sets, and the maximum depth of values to which they apply."""
     try:
         schema = dialects.parse_schema(text)
-        # Ignore an untrusted schema for values that could take exponential time.
+        # Ignore the schema for values whose validation could take exponential time.
         deepest = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
     except dialects.UnusableSchemaError:
         return _ANY, None

@@ -1,8 +1,9 @@
-"""Computes the seed scores of a table of calls: the document's and the original program's.
+"""Computes the document's and the original program's seed scores of a table of calls.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not truncated. `regular_replies` scores these. A few replies per
-thousand are irregular; the modules `inspector` and `document` score them, each distinct reply once.
+or absent, a first text that was not truncated. `regular_replies` scores replies that the columns
+describe. A few replies per thousand are irregular; the modules `inspector` and `document` score
+them, each distinct reply once.
 """
 
 from typing import Any, Final
@@ -141,7 +142,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 
 
 def _is_irregular() -> pl.Expr:
-    """Return an expression: whether the decoder's columns describe the reply incompletely."""
+    """Return an expression: true if the decoder's columns do not describe the whole reply."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
     )

@@ -44,7 +44,7 @@ def business(context: ValidationContext) -> BusinessDecision:
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Return the decision about a JSON-RPC error: it has a code and is always structured."""
+    """Return the decision about a JSON-RPC error, which has a code and counts as structured."""
     return decide(message, tool, arguments, code=code, structured=True)
 
 
@@ -141,7 +141,7 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Return whether `text` (lower case) contains one of the ids in `carried` as a whole word."""
+    """Return whether `text`, in lower case, contains an id of `carried` as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried

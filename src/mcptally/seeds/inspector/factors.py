@@ -44,7 +44,7 @@ class Examined(StageTable):
 
 
 class _Facts(Examined):
-    """The rule rows that match a text and a tool: `i_*` for the program, `s_*` for the document."""
+    """The rule rows that match a text and a tool, for the program (`i_*`) and document (`s_*`)."""
 
     low = Column(pl.String, "The text, or the name of the tool, in lower case.")
     object = Column(pl.String, "The text, if it begins like a JSON object.")
@@ -105,7 +105,7 @@ def _share(points: pl.Series, total: float) -> pl.Series:
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Return an expression: whether `low` (the text in lower case) matches a row of the parts."""
+    """Return an expression that is true if `low`, the text in lower case, matches a rule row."""
     tests: list[pl.Expr] = []
     for part in parts:
         # JavaScript compares after toLowerCase. A case-insensitive search would differ: U+017F
@@ -166,7 +166,7 @@ def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 _MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-", r"\\u00")
-"""Patterns for arguments worth parsing: a name ending in `id`, a UUID, or an escape.
+"""Patterns for arguments that are parsed: they have a name that ends in `id`, a UUID, or an escape.
 
 A single pattern for all three takes five times as long, because it has no literal prefix.
 """
@@ -224,11 +224,11 @@ _DOCUMENT: Final = (
     *(_Facts.s_any_code.col, _Facts.s_pattern.col, _Facts.s_status.col),
     *(_Facts.s_any_structure.col, _Facts.s_tested.col, _Facts.s_expected.col),
 )
-"""The factors of an interpretation, in the order of `FACTORS`."""
+"""The document's factors, in the order of `FACTORS`."""
 
 
 def _points(rows: RuleRows, weights: Mapping[str, pl.Expr]) -> pl.Expr:
-    """Return the sum of the weights of matching parts, added in the same order as in Python."""
+    """Return the sum of the weights of matching rule rows, added in the same order as in Python."""
     points = (holds.cast(pl.Float64) * rows.weight(part) for part, holds in weights.items())
     return functools.reduce(operator.add, points)
 

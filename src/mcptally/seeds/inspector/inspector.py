@@ -1,7 +1,7 @@
 """Implements the `inspector` interpretation of a response: the original program's exact logic.
 
-`columns` is tested against this module, and uses it for irregular responses. Each heading names the
-program's function that the functions below reproduce.
+`columns` is tested against this module, and uses it for irregular responses. Each heading names a
+function of the program, which the functions below the heading reproduce.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ ROWS = rule_rows("inspector")
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the original program's decision on whether an error is business logic, and why."""
+    """Return the original program's decision on whether an error is business logic."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -257,7 +257,7 @@ def responded(found: ResponseMetadata) -> ValidationResult:
 
 
 def present(found: ResponseMetadata) -> tuple[str, ...]:
-    """Return a sentence about each part that is present in a response."""
+    """Return a sentence for each kind of content that a response has."""
     counted = (
         (wording.TEXT_BLOCKS, found.text_block_count),
         (wording.IMAGES, found.image_count),

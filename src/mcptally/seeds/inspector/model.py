@@ -30,7 +30,8 @@ FACTORS: Final = (
     "validates_test_data",
     "validation_expected",
 )
-"""The six factors, in the document's order; the names of the `…factor_*` columns end in these."""
+"""The names of the six factors, in the document's order. The names of the `…factor_*` columns end
+with a factor's name."""
 
 
 class _JsonObject(msgspec.Struct, frozen=True):
@@ -125,7 +126,7 @@ class OutputSchemaValidation(_JsonObject, frozen=True):
 
 
 class ResponseMetadata(_JsonObject, frozen=True):
-    """The number of blocks of each type in a response, and the other parts of the response."""
+    """The number of blocks of each type in a response, and the response's other members."""
 
     content_types: tuple[str, ...] = ()
     text_block_count: int = 0
@@ -152,10 +153,10 @@ class ValidationResult(_JsonObject, frozen=True):
 
 
 class BusinessDecision(_JsonObject, frozen=True):
-    """The decision on whether an error is business logic, with the factors that led to it.
+    """The decision on whether an error is business logic, with its factors.
 
-    A factor is None if the interpretation did not evaluate it: the program returns at once if it
-    finds an MCP code, and evaluates nothing if it throws.
+    A factor is None if the interpretation did not evaluate it: the program evaluates no other
+    factor if it finds an MCP code, and no factor if it throws.
     """
 
     is_business_error: bool | None

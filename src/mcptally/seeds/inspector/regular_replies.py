@@ -31,7 +31,7 @@ class _Errors(StageTable):
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of replies without an error, computed once per distinct set of parts."""
+    """Return the scores of replies without an error, computed once per distinct kind of content."""
     counts = ["text_blocks", "image_blocks", "resource_blocks"]
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
@@ -74,7 +74,7 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Return the document's and the original program's scores of a reply with these parts."""
+    """Return the document's and the original program's scores of a reply with this content."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
         is_validated = validated and not (refused and interpretation == "inspector")
@@ -128,7 +128,10 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of calls answered by a JSON-RPC error; for `decided` see `tool_errors`."""
+    """Return the scores of calls answered by a JSON-RPC error.
+
+    `decided` contains their decisions.
+    """
     message = formatted(
         "MCP error {}: {}",
         Judged.error_code.col.cast(pl.String).fill_null("undefined"),
@@ -175,7 +178,10 @@ def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 def _document_error(
     *, otherwise: str, confidence: pl.Expr, issues: pl.Expr, evidence: pl.Expr
 ) -> list[pl.Expr]:
-    """Return the document's columns for an error: `fully_working` if business, else `otherwise`."""
+    """Return the document's columns for an error.
+
+    The classification is `fully_working` for business logic, and `otherwise` for other errors.
+    """
     when_business = pl.when("seed_is_business_error")
     found = {
         "classification": when_business.then(pl.lit("fully_working")).otherwise(pl.lit(otherwise)),
@@ -207,8 +213,7 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """Return the business-error decisions about replies, with the replies' row numbers.
 
-    Args:
-        examined: replies, and the name of the column with the deciding text.
+    Args: examined: replies, and the name of the column with the deciding text.
     """
     inputs = pl.concat(
         rows.lazy().select(
@@ -226,7 +231,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
     """Return the evidence: a sentence that quotes the first 100 UTF-16 units of an error's text."""
-    # polars counts characters, which differ from code units only outside the basic plane.
+    # polars counts characters. Their number differs from that of code units only above U+FFFF.
     text = Examined.text.col
     frame = (
         texts.alias("text")

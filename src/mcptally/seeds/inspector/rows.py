@@ -22,7 +22,8 @@ class SeedRule(rules.Rule, frozen=True, kw_only=True):
     members: tuple[str, ...] = ()
     """Lower-case substrings to find in the examined text or in the tool's name."""
     regex: str = ""
-    """Pattern to find in the same text; it has the same meaning in Python and polars."""
+    """Pattern to find in the examined text or in the tool's name, with the same meaning in Python
+    and polars."""
     weight: float = 0.0
     """A factor's points, or a classification's weight in the overall confidence."""
     threshold: float | None = None

@@ -2,7 +2,7 @@
 
 The first true condition decides: an entry in the scenario file matches; the arguments violate the
 input schema (`error_case`); a value is empty or at a limit (`boundary`); the combination of
-argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. For
+argument names is rare in the whole archive (`edge_case`). All other calls are `happy_path`. To find
 rare combinations, each partition counts its `argument_combinations`, and `assign_scenarios`
 receives the counts of all partitions.
 """
@@ -33,13 +33,16 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `combination`: the sorted argument names; null for other methods."""
+    """Return `calls` with `combination`, the sorted argument names.
+
+    Null unless a tool is called.
+    """
     distinct = (
         calls.lazy()
         .filter(Validated.tool.col.is_not_null())
         .select("arguments")
         .drop_nulls()
-        .unique()  # `Expr.unique` would copy the texts
+        .unique()  # avoid `Expr.unique`, which would copy the texts
         .with_columns(is_long=Validated.arguments.col.str.len_bytes() >= _LONG)
         .pipe(run_query)
     )
@@ -145,7 +148,7 @@ def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
 
 
 def _names_of(text: str) -> Iterable[str]:
-    return decode_or_none(_NAMES, text) or ()  # arguments that are not an object have no names
+    return decode_or_none(_NAMES, text) or ()  # arguments that are not a JSON object have no names
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:

@@ -1,7 +1,7 @@
 """Reproduces the scenario engine (`TestScenarioEngine`) of the document's original program.
 
-Before the scenarios, the program also calls each tool with minimal and simple arguments of its own,
-and begins its recommendations with the results. Recorded traffic has no such calls.
+Before the scenarios, the program also calls each tool with its own minimal and simple arguments,
+and its recommendations begin with the results of these calls. Recorded traffic has no such calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -93,7 +93,7 @@ def _confidence(
         confidence *= 0.7
     if results:
         total = 0.0
-        for result in results:  # `sum` would round less than the program's additions
+        for result in results:  # avoid `sum`, which would round less than the program's additions
             total += result.confidence or 0
         confidence = confidence * 0.6 + total / len(results) * 0.4
     return javascript.rounded(confidence)

@@ -42,7 +42,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
     call_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the scenario, and that the entry names calls, with texts that tables can store."""
+        """Check the scenario, that the entry selects calls, and that tables can store its texts."""
         if self.scenario not in SCENARIOS:
             hint = near(self.scenario, SCENARIOS)
             raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}{hint}")
@@ -53,7 +53,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
             raise ValueError("a name has an unpaired surrogate, which tables cannot store")
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """Return the scenario for each call that the entry matches, null for the others."""
+        """Return the scenario for each call that the entry matches, and null for other calls."""
         given = {name: getattr(self, name) for name in _PATTERNS + _EXACT}
         tests = [
             pl.col(name).str.contains(f"^(?s:{_regex(value)})$")
@@ -64,7 +64,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
         ]
         holds = pl.all_horizontal(Validated.tool.col.is_not_null(), *tests).fill_null(value=False)
         found = calls.select(holds=holds).to_series()
-        wanted = json.loads(json.dumps(self.arguments, default=str))  # TOML has dates
+        wanted = json.loads(json.dumps(self.arguments, default=str))  # TOML values may be dates
         if wanted:
             texts = calls.filter(found).get_column(Validated.arguments.name).drop_nulls().unique()
             having = [text for text in texts if _contains(text, wanted)]
@@ -96,7 +96,7 @@ def _equal(ours: Any, theirs: Any) -> bool:
         return len(ours) == len(theirs) and all(map(_equal, ours, theirs))
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_equal(v, theirs[k]) for k, v in ours.items())
-    # In Python 1 == True, but in JSON they differ; 1.0 equals 1 in both.
+    # In Python 1 == True, but in JSON 1 and true differ; 1.0 equals 1 in Python and in JSON.
     return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
 
 

@@ -56,7 +56,7 @@ def business_decision(context: Context, *, rules: Interpretation = "document") -
 
 
 def is_business_error(context: Context, *, rules: Interpretation = "document") -> bool | None:
-    """Return whether an error is business logic of a working tool; None if the original throws.
+    """Return whether an error is business logic; None if the original program throws.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
@@ -68,7 +68,7 @@ def is_business_error(context: Context, *, rules: Interpretation = "document") -
 def response_metadata(
     context: Context, *, rules: Interpretation = "document"
 ) -> ResponseMetadata | None:
-    """Return the blocks and other parts of a response; None if the original throws.
+    """Return the blocks and other members of a response; None if the original program throws.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
@@ -84,7 +84,7 @@ def overall_confidence(
 ) -> float:
     """Return the mean of confidence times class weight, 0 to 100.
 
-    Without results it is NaN in the document (0/0) and 0 in the program.
+    Without results, the mean is NaN in the document (0/0) and 0 in the program.
 
     Raises:
         UsageError: `rules` is unknown.

@@ -5,5 +5,5 @@ Reads tool results: content blocks, XML and list counts in text, error forms. Wr
 
 `content` checks blocks, `xml` checks XML, `expected_xml` decides where XML is expected,
 `list_counts` checks total_count and limit, `error_phrases` finds error messages without isError,
-`error_forms` finds servers with several forms of errors.
+and `error_forms` finds servers with several forms of errors.
 """

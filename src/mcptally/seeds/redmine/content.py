@@ -1,8 +1,8 @@
 """Checks content blocks of tool results against the Redmine document and MCP.
 
-`document` and `program` check a result exactly as the document's code and its program do;
-docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks against the
-MCP specification; findings are made from it.
+`document` checks a result exactly like the document's code, and `program` like the original
+program; docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks
+against the MCP specification; findings are made from its result.
 """
 
 import binascii
@@ -21,7 +21,7 @@ from mcptally.wire.nesting import (
 
 Interpretation = Literal["document", "program"]
 
-# Messages of the Jest matchers at which the originals stop.
+# Messages of the Jest matchers in the document's and the program's checks.
 HAS: Final = "expect(received).toHaveProperty(path)"
 IS: Final = "expect(received).toBe(expected) // Object.is equality"
 IN: Final = "expect(received).toContain(expected) // indexOf"
@@ -30,7 +30,10 @@ _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} l
 
 
 def document(result: Any) -> list[Violation]:
-    """Return all violations of the document's checks; its own code stops at the first."""
+    """Return all violations of the document's checks.
+
+    The document's own code stops at the first.
+    """
     return list(_violations(result, _document_block))
 
 
@@ -53,8 +56,8 @@ def assert_tool_response(result: Any, rules: Interpretation = "program") -> None
 
     Args:
         result: a CallToolResult of the SDK, a dict, or JSON text.
-        rules: `program` applies the checks of the original program's helper, `document` those of
-            the document's code listing.
+        rules: `program` applies the checks of the original program's helper, `document` the checks
+            of the document's code listing.
 
     Raises:
         AssertionError: the result breaks the contract.
@@ -196,7 +199,7 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
 def block_violations(content: Any) -> Iterator[Violation]:
     """Yield the violations in a result's `content`; their codes are rule ids."""
     if not isinstance(content, list):
-        return  # reported by the rule `protocol.result_shape`
+        return  # the rule `protocol.result_shape` reports this
     for number, block in enumerate(content):
         at = ("content", number)
         if not isinstance(block, dict):
@@ -290,7 +293,7 @@ def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violati
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """Yield a violation if data begins like a file of a type other than the declared one."""
+    """Yield a violation if data begins like a file of another type than the declared type."""
     head = binascii.a2b_base64(data[:64])
     declared = kind.partition(";")[0].strip().lower()
     standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)

@@ -10,7 +10,7 @@ PREFILTER: Final = "(?i)network error|internal server error|too many requests"
 """Matches every text that `message_without_is_error` reports, and some others."""
 
 MAX_CHARS: Final = 500
-"""Longer texts do not count as error messages."""
+"""Maximum length of an error message in characters; longer texts are not examined."""
 
 _MESSAGE: Final = re.compile(
     r"\W{0,4}(?:(?:api|http|input|request|server|fetch|axios)[ _-]?)?"

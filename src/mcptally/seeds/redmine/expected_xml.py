@@ -1,8 +1,8 @@
 """Decides which results should be XML, based on the server's other results and definitions.
 
-A server's results should be XML if at least one begins with an XML declaration, and at least half
-are XML with or without a declaration. A tool's results should be XML if its title or description
-mentions XML.
+A server's results should be XML if at least one result begins with an XML declaration, and at least
+half of the results are XML, with or without a declaration. A tool's results should be XML if its
+title or description mentions XML.
 """
 
 import re
@@ -16,7 +16,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ResultForms, Validated
 
 HEAD: Final = 500
-"""Number of characters at the beginning of a text that decide whether it is treated as XML."""
+"""Number of characters at the beginning of a text that are examined to recognise XML."""
 
 _DECLARATION: Final = r"^\s*<\?xml[\s?]"
 _ELEMENT: Final = r"^\s*<[A-Za-z_]"
@@ -46,7 +46,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
-    """Return why each call's result should have an XML declaration that it lacks, else null.
+    """Return, for each call, why its result should have an XML declaration that it lacks; or null.
 
     Args:
         calls: scored calls, with `first_text`.

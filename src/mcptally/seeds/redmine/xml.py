@@ -16,10 +16,10 @@ IS_XML: Final = re.compile(r"\s*<\?xml[\s?]")
 """Matches the XML declaration at the beginning of a text."""
 
 MAX_CHARS: Final = 2_000_000
-"""Longer texts are not checked."""
+"""Maximum length of a checked text in characters."""
 
 MAX_DEPTH: Final = 500
-"""Texts with more nested elements are not checked."""
+"""Maximum nesting of elements in a checked text."""
 
 _RAW: Final = re.compile(r"[>\"']")
 """Characters in text that the document requires to be escaped, although XML does not."""

@@ -1,7 +1,7 @@
 """Checks the envelope `{success, data, error}` in a tool's answer (UI probe document, 2.1, 2.3).
 
-`violations` also compares the envelope with `isError`; findings are made from its results, for all
-servers with envelopes. The original program checks only the types of `success` and `error`.
+`violations` also compares the envelope with `isError`; it makes the findings for all servers with
+envelopes. The original program checks only the types of `success` and `error`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ TOOLS: Final = ("fill_and_submit", "infer_form")
 """The tools whose calls `low_confidence_findings` needs."""
 
 MAX_LOW_CONFIDENCE: Final = 0.7
-"""A form must not be filled in if its confidence is at most this (document, 4.2)."""
+"""Maximum confidence at which a form must not be filled in (document, 4.2)."""
 
 
 def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:

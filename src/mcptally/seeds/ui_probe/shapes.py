@@ -1,6 +1,6 @@
 """Finds differences between values and the UI probe document's JSON shapes.
 
-The shapes are in `ui_probe.toml`, which also defines what a shape is.
+`ui_probe.toml` contains the shapes, and explains their format.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 `program` and `document` check a run's shape in the two interpretations. `determined` returns the
 result that the program assigns to a run, `allowed` the results that the document permits.
-`violations` combines all of these for findings.
+`violations` combines these functions for findings.
 """
 
 import re
@@ -48,7 +48,7 @@ _ISO: Final = re.compile(
 
 
 def is_run(value: Any) -> bool:
-    """Return whether a value looks like a test run: `runId` and three more of its members."""
+    """Return whether a value has `runId` and at least three other members of a test run."""
     return isinstance(value, dict) and "runId" in value and len(value.keys() & RUN.keys()) >= 4
 
 
@@ -58,7 +58,10 @@ def known_code(code: str) -> bool:
 
 
 def determined(run: Any) -> str | None:
-    """Return the result that the original program derives from `errors`; None if not a list."""
+    """Return the result that the original program derives from `errors`.
+
+    None unless it is a list.
+    """
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):
         return None

@@ -1,4 +1,4 @@
-"""Checks the `data` of the seven simple UI probe tools as the document and its program do."""
+"""Checks the `data` of the seven simple UI probe tools against the document and the program."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final

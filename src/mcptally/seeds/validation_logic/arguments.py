@@ -78,7 +78,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return a finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
-    # Search only the beginning: further on, the same name is part of an argument.
+    # Search only the beginning: the same name further on belongs to an argument.
     wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()
@@ -111,7 +111,7 @@ def _layers(arguments: str, schema: str | None) -> tuple[str, ...]:
     properties = declared.get("properties") if isinstance(declared, dict) else None
     names = properties if isinstance(properties, dict) else {}
     if isinstance(payload, dict) and not names and len(payload.keys() - {*_ENVELOPE}) > 1:
-        return ()  # without declared parameters, one of several members may be an argument
+        return ()  # without declared parameters, any of several members may be an argument
     return unwrapped(payload, names).layers
 
 

@@ -10,7 +10,7 @@ from mcptally.toml_files import read_toml
 
 
 class Category(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A category; `categories.toml` explains the fields."""
+    """A category of errors; `categories.toml` explains the fields."""
 
     name: str
     http: int

@@ -1,9 +1,9 @@
 """Normalises errors: category, code, HTTP equivalent, retryability, hint and details.
 
-If an error contains a JSON structure that describes it, those values are used unchanged:
-`error_source` is `structured`, or `partial` if the structure is incomplete. All other values are
-inferred with the rows in `rules/regular.toml`. The categories are those of the validation-logic
-document; `verdict` is decided elsewhere and may disagree.
+If an error contains a JSON structure that describes the error, the structure's values are used
+unchanged: `error_source` is `structured`, or `partial` if the structure is incomplete. All other
+values are inferred with the rows in `rules/regular.toml`. The categories are those of the
+validation-logic document; `verdict` is decided elsewhere and may disagree.
 """
 
 import functools
@@ -32,7 +32,7 @@ FILE: Final = "regular.toml"
 
 
 class _Errors(StageTable):
-    """The columns of calls that are used; a missing column counts as null."""
+    """The columns of calls that `normalise_errors` uses; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -53,9 +53,9 @@ class CategoryRule(TextRule, frozen=True, kw_only=True):
 
     category: str
     code: str = ""
-    """The code's name; defaults to the category's."""
+    """The code's name; by default the name of the category's code."""
     http: int = 0
-    """The HTTP status; defaults to the category's."""
+    """The HTTP status; by default the category's status."""
     codes: tuple[int, ...] = ()
     statuses: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -166,7 +166,10 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """Return `NormalisedErrors`: each value from the structure, else the rule, else defaults."""
+    """Return `NormalisedErrors`.
+
+    Each value is the structure's, or else the rule's, or else a default.
+    """
     category = error.category or rule.category
     defaults = CATEGORIES[category]
     agrees = category == rule.category
@@ -180,7 +183,7 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
 
 
 _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}
-"""HTTP equivalents of patch codes, where they differ from those of their category."""
+"""HTTP equivalents of patch codes that differ from the category's HTTP equivalent."""
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:

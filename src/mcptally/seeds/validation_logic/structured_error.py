@@ -38,9 +38,9 @@ _ERROR_MEMBERS: Final = frozenset({"category", "code", "retryable", "status", "h
 
 
 def read_first(*sources: str | None) -> StructuredError:
-    """Return the first complete structure in the texts, or else the first non-empty one.
+    """Return the first complete structure in the texts, or else the first non-empty structure.
 
-    The last text is a JSON-RPC error's `data`, which becomes the details if there are none.
+    The last text is a JSON-RPC error's `data`, which becomes the details if the structure has none.
     """
     best = NOTHING
     data = sources[-1]

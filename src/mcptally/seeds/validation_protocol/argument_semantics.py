@@ -42,10 +42,11 @@ MAX_DEPTH: Final = 5
 """Maximum nesting at which parameters are checked."""
 
 MAX_TEXT: Final = 20_000
-"""Values with more characters are not checked."""
+"""Maximum length of a checked value in characters."""
 
 MAX_NESTED: Final = 200
-"""SQL with deeper parentheses is not parsed: DuckDB's time grows with the square of the depth."""
+"""Maximum nesting of parentheses in SQL that is parsed: DuckDB's time grows with the square of the
+depth."""
 
 _FORMATS: Final = words(
     "date date-time time duration email idn-email hostname ipv4 ipv6 uuid uri uri-reference iri "
@@ -67,7 +68,10 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 @functools.lru_cache(maxsize=4096)
 def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
-    """Return the parameters of an inputSchema whose meaning is checked; empty if it is not JSON."""
+    """Return the parameters of an inputSchema whose meaning is checked.
+
+    Returns an empty result if the text is not JSON.
+    """
     return tuple(dict.fromkeys(_parameters(json_value(schema), ())))
 
 

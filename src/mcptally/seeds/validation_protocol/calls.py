@@ -93,7 +93,7 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the calls that may be validations, selected without parsing their arguments.
 
-    `params` holds requests' parameters by `row`; they replace `arguments` of `tools/validate`.
+    `params` contains requests' parameters by `row`, which replace `arguments` in `tools/validate`.
     """
     is_method = Scored.method.col == METHOD
     by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)
@@ -145,7 +145,7 @@ def validations_table(
 
 
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `validated_by` and `validated_as`: each call's last prior validation.
+    """Return `calls` with `validated_by` and `validated_as`, from each call's last validation.
 
     A validation in the same session takes precedence over one in another session of the server.
 

@@ -1,4 +1,8 @@
-"""Checks cron expressions: the five fields of crontab(5), seconds or a year, and `@daily`."""
+"""Checks cron expressions.
+
+An expression has the five fields of crontab(5), perhaps also seconds or a year, or it is a macro
+such as `@daily`.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Reproduces two validators: the code in the document, and that of its original program.
+"""Reproduces two validators: the document's code and the original program's code.
 
 The answers match those of the originals, bugs included, for comparison. `in`, `typeof` and template
 strings follow JavaScript. docs/reference/seed-documents.md lists the differences between the two.
@@ -27,7 +27,7 @@ _INHERITED: Final = object()
 
 
 class ThrownError(Exception):
-    """Raised where the original throws; the message is the JavaScript engine's."""
+    """Raised where the original validator throws; the message is the JavaScript engine's."""
 
 
 def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
@@ -146,8 +146,8 @@ def program_answer(
     Args:
         request: `tool` (as mcp:tool), `parameters`, `schedule`.
         catalog: input schemas by server and tool.
-        internal: for each server, its `capability`, and the `result` of its own validation or the
-            error that it `throws`.
+        internal: for each server, its `capability`, and the `result` of the server's own validation
+            or the error that it `throws`.
     """
     tool, parameters = request.get("tool"), request.get("parameters")
     if not truthy(tool) or not truthy(parameters):
@@ -178,7 +178,7 @@ def accepts_schedule(schedule: Any) -> bool:
     found = _SCHEDULE.search(text)
     minutes = _MINUTES.search(text)
     if found and minutes and found[0] == minutes[0]:
-        # "every 75 minutes" is not accepted, but another phrase in the text may be.
+        # "every 75 minutes" is not accepted, but the text may contain another phrase that is.
         rest = text[: minutes.start()] + " " + text[minutes.end() :]
         return 1 <= int(minutes[1]) <= 59 or _SCHEDULE.search(rest) is not None
     return found is not None
@@ -225,7 +225,10 @@ def _validate_tool(
 
 
 def _native_answer(server: Mapping[str, Any] | None) -> Answer | None:
-    """Return a server's own answer to a validation; None if the original cannot parse it."""
+    """Return a server's own answer to a validation.
+
+    Returns None if the original program cannot parse it.
+    """
     if not server or server.get("capability") is not True or "throws" in server:
         return None
     result = server.get("result")

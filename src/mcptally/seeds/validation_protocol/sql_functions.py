@@ -1,9 +1,9 @@
 """Defines DuckDB functions that check recorded arguments' meaning, for `preventable_failures`.
 
 `meaning_error(input_schema, arguments)` returns the first error from `argument_semantics`, or null;
-`has_meaning(input_schema)` returns whether an error is possible. They run when the question is
-asked, not during scoring. Results are not cached: each distinct pair is checked once, and arguments
-may be large.
+`has_meaning(input_schema)` returns whether an error is possible. Both functions run when the
+question is asked, not during scoring. Results are not cached: each distinct pair is checked once,
+and arguments may be large.
 """
 
 import duckdb
@@ -46,7 +46,7 @@ def meaning_error(schema: str | None, arguments: str | None) -> str | None:
         schema: the tool's inputSchema, as JSON text.
         arguments: the arguments, as JSON text.
     """
-    # Imported late: they load the schema engine, which most connections do not need.
+    # Import late: these modules load the schema engine, which most connections do not need.
     from mcptally.seeds.validation_protocol import argument_semantics  # noqa: PLC0415
     from mcptally.wire.json_text import json_value  # noqa: PLC0415
 

@@ -33,7 +33,8 @@ class Request(NamedTuple):
     tool: str | None
     arguments: Any
     member: str | None
-    """The member with its arguments: `arguments` (document), `parameters` (program), or None."""
+    """The member with the call's arguments: `arguments` (document), `parameters` (program), or
+    None."""
 
 
 class Answer(NamedTuple):
@@ -81,7 +82,7 @@ def parse_answer(response: str | None) -> Answer:
 
 
 def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """Return the pointer to the answer in a result, and its members (None if there is no answer).
+    """Return the pointer to the answer in a result, and the answer's members; or None.
 
     The answer is structuredContent, a text, or (for the method) the result itself.
     """
@@ -89,7 +90,7 @@ def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if isinstance(structured, dict) and "valid" in structured:
         return "/structuredContent", structured
     content = result.get("content")
-    if isinstance(content, str):  # as in the document's code
+    if isinstance(content, str):  # the document's code puts the answer there
         content = [{"type": "text", "text": content}]
     for number, block in enumerate(content if isinstance(content, list) else ()):
         value = json_value(block.get("text")) if isinstance(block, dict) else None
@@ -121,7 +122,7 @@ def is_vague(text: str, arguments: Any) -> bool:
     A parameter's name suffices if the text also states the expected value: `path is required` is
     specific, `Invalid path` is vague.
     """
-    text = text[:_VAGUE_CHARS]  # limits the time that searches take
+    text = text[:_VAGUE_CHARS]  # cut the text, to limit the time of searches
     if _SPECIFIC.search(text):
         return False
     members = arguments if isinstance(arguments, dict) else {}
@@ -176,7 +177,7 @@ def declares_validation(schema: str | None) -> bool:
 
 
 def schema_differences(schema: str | None) -> list[str]:
-    """Return the differences between a validate tool's input schema and the protocol's."""
+    """Return the differences between a validate tool's input schema and the protocol's schema."""
     value = json_value(schema)
     if not isinstance(value, dict):
         return ["inputSchema is not an object"]

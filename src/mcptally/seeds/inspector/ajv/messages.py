@@ -113,9 +113,9 @@ def _item(value: Any, step: str | int) -> Any:
 
 
 def type_first(part: dict[str, Any]) -> bool:
-    """Return whether AJV checks the type before all other keywords, even next to a $ref."""
+    """Return whether AJV checks `type` before all other keywords, even next to a $ref."""
     kind = part.get("type")
-    # In other cases, AJV checks the type before the first keyword that applies to it.
+    # Otherwise, AJV checks the type before the first keyword that applies to values of this type.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
@@ -208,7 +208,7 @@ def _sentences(error: jsonschema_rs.ValidationError, schema: Any, value: Any) ->
         return [f'{where} should match format "{found["format"]}"']
     if kind == "pattern":
         part = _part(schema, list(error.evaluation_path)[:-1])
-        # The error lacks the pattern if the match was abandoned because of its cost.
+        # The error has no pattern if the match was abandoned because of its cost.
         text = (part or found).get(ORIGINAL, found.get("pattern", ""))
         return [f'{where} should match pattern "{text}"']
     if kind == "falseSchema":
@@ -248,7 +248,10 @@ def _dependency(error: jsonschema_rs.ValidationError, schema: Any, value: Any) -
 
 
 def _where(error: jsonschema_rs.ValidationError) -> str:
-    """Return AJV's path to the value: declared properties after dots, others in brackets."""
+    """Return AJV's path to the value.
+
+    Declared properties follow dots; other properties are in brackets.
+    """
     declared = {
         str(name)
         for keyword, name in itertools.pairwise(error.evaluation_path)

@@ -1,7 +1,7 @@
 r"""Translates JavaScript regular expressions (without the u flag) to strict ECMAScript.
 
 `new RegExp(text)` accepts a brace that is not a quantifier as a literal, `\Z` as Z, and the dash in
-`[\w-.]` as a literal; jsonschema-rs rejects them. One difference remains: JavaScript counts a
+`[\w-.]` as a literal; jsonschema-rs rejects all three. One difference remains: JavaScript counts a
 character outside the basic plane (above U+FFFF) as two.
 """
 
@@ -83,12 +83,12 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
             place += 1
         items.append(piece)
     if place >= len(pattern):
-        return "[", place  # never closed, so it stays invalid
+        return "[", place  # the class is never closed, so the pattern stays invalid
     return f"[{'^' if negated else ''}{''.join(_with_dashes(items))}]", place + 1
 
 
 def _with_dashes(items: list[str]) -> list[str]:
-    """Return a class's items, with literal dashes at an end or next to a class escape."""
+    """Return a class's items; dashes at an end or next to a class escape become literals."""
     out = list(items)
     for index, item in enumerate(items):
         if item != "-":

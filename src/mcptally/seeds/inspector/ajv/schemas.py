@@ -1,7 +1,7 @@
 """Validates output schemas in the same way as AJV 6.12.6 with default options.
 
 AJV asserts formats and follows draft 7. If AJV rejects an output schema, the tool is treated as if
-it had none. It rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
+it had none. AJV rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
 resolved, and any schema that the draft-7 meta-schema rejects. Values are validated by
 jsonschema-rs; this module adds AJV's differences.
 """
@@ -89,7 +89,7 @@ class Compiled:
 
     def __init__(self, schema: Any, limit: int | None = None) -> None:
         self._limit = limit
-        schema = _with_integers(schema)  # a copy, to be modified below
+        schema = _with_integers(schema)  # copy the schema, because it is modified below
         reason = _refusal(schema)
         if reason:
             raise Refused(reason)
@@ -154,7 +154,8 @@ def compiled(schema: Any) -> Compiled | None:
 def compile_status(text: str) -> tuple[bool, bool]:
     """Return whether AJV rejects a schema (JSON text), and whether its dialect is irrelevant.
 
-    If it is irrelevant, a value that is valid in the schema's own dialect is also valid for AJV.
+    If the dialect is irrelevant, a value that is valid in the schema's own dialect is also valid
+    for AJV.
     """
     try:
         schema = json.loads(text)
@@ -188,7 +189,8 @@ _PORTABLE: Final = _ANNOTATIONS | {
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.parse_schema(text)
-        # Limit the depth of values if an untrusted schema could take exponential time.
+        # Limit the depth of values if validation against an untrusted schema could take exponential
+        # time.
         limit = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableSchemaError):
@@ -203,7 +205,7 @@ def _adapt_to_draft7(schema: Any) -> Any:
     """Modify the schema to make a draft-7 validator agree with AJV, and return it.
 
     AJV does not resolve references in unused definitions. Draft 7 ignores every keyword next to a
-    `$ref`, but AJV checks a `type` there if it checks the type first.
+    `$ref`, but AJV checks a `type` next to a `$ref` if it checks the type first.
     """
     used = {id(part) for part in _reachable(schema)}
     stack = [schema]
@@ -239,7 +241,7 @@ def _translate_patterns(part: dict[str, Any]) -> None:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return a copy with 1.0 replaced by 1: JavaScript does not distinguish them."""
+    """Return a copy with 1.0 replaced by 1, because JavaScript does not distinguish 1.0 and 1."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -288,7 +290,7 @@ _MAPS: Final = ("properties", "patternProperties", "dependencies")
 
 
 def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the subschemas that AJV compiles, which excludes those in unused definitions."""
+    """Yield the subschemas that AJV compiles: all except subschemas in unused definitions."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
