@@ -152,7 +152,8 @@ def _artifact(file: str, root: Path) -> dict[str, str]:
     path = Path(os.path.abspath(file))  # noqa: PTH100  (`resolve` would follow links)
     if path.is_relative_to(root):
         relative = path.relative_to(root).as_posix()
-        # Prefix `./`: a colon in the first segment would be parsed as the end of a URI scheme.
+        # Prefix `./`, because a colon in the first segment would be parsed as the end of a URI
+        # scheme.
         dot = "./" if ":" in relative.partition("/")[0] else ""
         return {"uri": dot + quote(mask_text(relative), safe="/:@"), "uriBaseId": _ROOT}
     return {"uri": Path(mask_text(str(path))).as_uri()}

@@ -1,9 +1,9 @@
 """Checks gates, which are limits on a store's scores or on the changes between two stores.
 
 A gate is written as a column, `>` or `<`, and a number (`failure_rate > 5%`); in a comparison, it
-can also be a kind of change (`worse`). It fails if the whole confidence interval is beyond the
+can also be a kind of change (`worse`). A gate fails if the whole confidence interval is beyond the
 limit, and passes if the whole interval is within it. Otherwise, or with fewer than `MIN_SESSIONS`
-sessions, it is undecided.
+sessions, the gate is undecided.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ from mcptally.toml_files import user_rows
 State = Literal["failed", "undecided", "passed"]
 
 MIN_SESSIONS: Final = 3
-"""With fewer sessions than this, a gate is undecided: one failure in a single session would exceed
+"""Number of sessions below which a gate is undecided: one failure in a single session would exceed
 a limit of 20 % too often."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
@@ -43,7 +43,7 @@ _GATE: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gate:
-    """A limit, and patterns for the servers and tools that it applies to."""
+    """A limit, and patterns for the servers and tools to which the limit applies."""
 
     text: str
     scope: str
@@ -207,7 +207,7 @@ def _load_file(path: Path) -> list[Gate]:
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """Check gates on a store; of several gates on a column that match, only the last applies."""
+    """Check gates on a store. If several gates on a column match, only the last gate applies."""
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
@@ -234,15 +234,15 @@ def check_changes(
 ) -> list[Result]:
     """Check gates on a comparison.
 
-    A gate limits the change in a metric: the difference for rates, the ratio for other metrics. It
-    fails if the whole interval is beyond the limit and the q-value shows that the change is
+    A gate limits the change in a metric: the difference for rates, the ratio for other metrics. The
+    gate fails if the whole interval is beyond the limit and the q-value shows that the change is
     significant.
 
     Args:
         comparison: the changes between two stores.
         gates: gates loaded with `comparing=True`.
-        stores: the new store, then the base; a failure cites a call from the first store that has
-            one.
+        stores: the new store, then the base; a failure cites a call from the first of these stores
+            that contains such a call.
     """
     tools = comparison.tools.to_arrow_table().to_pylist()
     metrics = comparison.metrics.to_arrow_table().to_pylist()
@@ -297,8 +297,8 @@ def _check_row(
 ) -> Result | None:
     """Return the result of a gate for a tool or server.
 
-    Returns None if the column is null. A null confidence is undecided, though: a gate on it must
-    not pass silently if no call shows whether the tool works.
+    Returns None if the column is null, except for a null confidence, which is undecided: a gate
+    must not pass silently if no call shows whether the tool works.
     """
     server, tool, value = row["server"], row.get("tool"), row[gate.column]
     if value is None and gate.column in _CONFIDENCES:
@@ -329,7 +329,7 @@ def _check_row(
 
 
 _RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
-"""Maps each derived column to the rate that it is derived from."""
+"""Maps each derived column to the rate from which it is derived."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
@@ -341,7 +341,7 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
     if low is not None and high is not None:
         state = gate.state(low, high)
         if state == "failed" and row["verdict"] not in ("worse", "better"):
-            state = "undecided"  # with many changes, some exceed a limit by chance
+            state = "undecided"  # among many changes, some exceed a limit by chance
     shown = points if SHARE.search(gate.column) else "{:.3g}".format
     span = "" if low is None or high is None else f" ({shown(low)} to {shown(high)})"
     q = "" if row["q_value"] is None else f", q {row['q_value']:.3f}"

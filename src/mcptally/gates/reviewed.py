@@ -72,7 +72,7 @@ def lines(base: Store, new: Store) -> Iterator[str]:
 
 
 def _rates(store: Store) -> "list[ReviewedRate]":
-    """Return the rates from fully reviewed samples; most stores have none."""
+    """Return the rates from fully reviewed samples; most stores have no such samples."""
     file = file_of_store(store.manifest, store.path)
     if file is None or not file.exists():
         return []

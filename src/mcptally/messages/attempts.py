@@ -58,7 +58,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by`.
 
     An unlinked call is attempt 1 of itself. In a chain of requests for input, the last request gets
-    the total latency of all requests, and the time between them as `waiting_ms`.
+    the total latency of all requests, and the time between requests as `waiting_ms`.
 
     Args:
         calls: a partition's calls with their outcomes; all columns are retained.
@@ -124,7 +124,7 @@ def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return, for each call, the first call in its chain and the number of links to that call."""
+    """Return, for each call, the first call in its chain and the number of links to it."""
     root = np.arange(size)
     root[links.get_column(_Links.i.name).to_numpy()] = links.get_column(
         _Links.previous.name
@@ -209,7 +209,7 @@ def _starts_task() -> pl.Expr:
 
 
 def _negotiation_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link each handshake to the failed `server/discover` for which it is a fallback."""
+    """Link each handshake to the failed `server/discover` that it replaces."""
     pos, recording = _Rows.pos, _Rows.recording
     probes = rows.filter(_is_failed_probe()).select(
         pos.col, recording.col, _Links.i.col.alias(_Links.previous.name)

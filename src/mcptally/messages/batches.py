@@ -12,7 +12,7 @@ from mcptally.transcript.events import MSG_DECODER, MessageEvent, Msg, RawFrame
 
 
 def message_from_head(frame: RawFrame) -> MessageEvent:
-    """Return a message with what the recorder parsed from the head of a truncated frame."""
+    """Return a message with the members that were found in the head of a truncated frame."""
     name = {} if frame.name is None else {"name": frame.name}
     message = Msg(id=frame.id, method=frame.method)
     if frame.method is not None:
@@ -53,7 +53,7 @@ def split_batches(
     messages: list[Msg] = []
     start = 0
     for place in batches:
-        # An empty batch has no messages, but still gets a row.
+        # An empty batch has no messages, but gets a row.
         members = [MSG_DECODER.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members

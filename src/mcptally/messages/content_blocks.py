@@ -22,7 +22,7 @@ ERROR_TEXT_LIMIT: Final = 65536
 """Maximum number of characters kept of an error's text."""
 
 LONG_RESULT: Final = 1 << 16
-"""In results of this size (bytes) or larger, only the beginning of each text is decoded."""
+"""Minimum size in bytes of a long result, of whose texts only the beginning is decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
 """Maximum bytes per character in JSON."""
@@ -38,7 +38,7 @@ class _LongResult(Result, gc=False, rename="camel"):
 
 
 class _ResultDecoder(LenientDecoder[Result]):
-    """Decodes results; in a long result, decodes only as much of each text as will be kept."""
+    """Decodes results. Of each text in a long result, it decodes only the part that is kept."""
 
     def __init__(self) -> None:
         super().__init__(Result)
@@ -75,7 +75,7 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
     if len(text) <= size or bytes(memoryview(text)[:1]) != b'"':
         return _TEXT_DECODER.decode(text) if len(text) else UNSET
     head = bytes(memoryview(text)[:size])
-    for cut in range(_MAX_ESCAPE):  # the last character may be incomplete
+    for cut in range(_MAX_ESCAPE):  # the last character of the cut text may be incomplete
         try:
             return _TEXT_DECODER.decode(head[: size - cut] + b'"')
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -163,7 +163,7 @@ _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_lin
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:
-    # Counting occurrences of an object is faster than computing lengths.
+    # Count occurrences of an object, which is faster than computing lengths.
     return raws.count(ABSENT) == len(raws)
 
 

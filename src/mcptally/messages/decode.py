@@ -1,4 +1,4 @@
-"""Decode transcript files into tables. No other stage parses whole transcript lines.
+"""Decodes transcript files into tables. No other stage parses whole transcript lines.
 
     files → Events (messages, their parameters and replies, HTTP events, …, findings)
 
@@ -68,8 +68,8 @@ from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
-"""Bytes of lines that are converted to columns at once. Larger batches would need more memory;
-smaller batches would increase the total overhead."""
+"""Bytes of lines that are converted to columns at once. Larger batches would need more memory, and
+many small batches more time."""
 
 
 class Events(msgspec.Struct, frozen=True):
@@ -136,8 +136,8 @@ def decode(
         files: files that share recordings, or a single file.
         names: names for the files in findings; None means their paths.
         memory: maximum bytes of memory; lines that do not fit are not read, and a finding reports
-            them. None means the free memory, which is checked for several files only if they are
-            larger than `memory_budget.UNCHECKED_BYTES`.
+            them. None means the free memory. For several files, free memory is checked only if they
+            are larger than `memory_budget.UNCHECKED_BYTES`.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -196,7 +196,8 @@ class _Collector:
         self.places: list[tuple[npt.NDArray[np.uint32], LineNumbers]] = []
         """Files and lines of the pending events."""
         self.runs: list[tuple[int, LineRun]] = []
-        """(file, run) of the lines with the pending events, whose payloads refer to the lines."""
+        """(file, run) for the lines of the pending events. The lines stay in memory, because the
+        payloads refer to them."""
         self.bytes = 0
         self.room = DecompressionBudget()
         self.digests = Digests()
@@ -229,7 +230,7 @@ class _Collector:
             noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
-                if rule != "transcript.torn_tail":  # the recording may still be in progress
+                if rule != "transcript.torn_tail":  # the recording may still be written
                     tally.add_fault(line, message, len(run.line(line)))
                 if bad[rule] <= MAX_FAULTS:
                     severity: Severity = "warning" if rule == "transcript.torn_tail" else "error"
@@ -427,7 +428,7 @@ class _Collector:
         texts = [errors[i] for i in chosen.tolist()]
         items, odd = ERROR_DECODER.many(texts)
         for item, text in zip(items, texts, strict=True):
-            if bytes(memoryview(text)[:1]) == b'"':  # the error is a string, not an object
+            if bytes(memoryview(text)[:1]) == b'"':  # a string in place of an error object
                 item.message = msgspec.json.decode(text)
         columns = scalar_columns(items, Error)
         self._add(
@@ -449,11 +450,11 @@ class _Collector:
 
     def _spool_chunk(self) -> None:
         """Move the rows to files by recording, unless most rows belong to the same recording."""
-        # Chunks can be full only if both are set.
+        # Chunks can only be full if a folder and a limit are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # no line was an event
+        if all(frame.is_empty() for frame in tables.values()):  # no line of the files was an event
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:
@@ -504,7 +505,7 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of each share of the recordings; the first also has the findings."""
+    """Yield the events of each share of the recordings. The first item also has the findings."""
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):

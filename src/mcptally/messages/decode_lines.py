@@ -1,4 +1,4 @@
-"""Decode lines to event structs. A line becomes an event or a fault; blank lines are skipped.
+"""Decodes lines to event structs. A line becomes an event or a fault; blank lines are skipped.
 
 A native call decodes many lines at once. If it fails, the lines are decoded one by one, so that a
 bad line does not affect its neighbours.
@@ -31,7 +31,7 @@ _PIECE_BYTES: Final = 1 << 15
 """Bytes decoded by one native call. A piece that contains a bad line is split in half."""
 
 _FEW_LINES: Final = 4
-"""A piece of at most this many lines is decoded line by line if a line is bad."""
+"""Number of lines up to which a piece with a bad line is decoded line by line."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
@@ -71,7 +71,7 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
 
 
 def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Do the same as `decode_run`, line by line."""
+    """Decode a run like `decode_run`, but line by line."""
     events: list[AnyEvent] = []
     numbers: list[int] = []
     faults: list[Fault] = []

@@ -1,7 +1,7 @@
 """Find members that occur twice in a JSON-RPC message; parsers disagree on which value counts.
 
 Decoding retains only the last value, so the decoded members are shorter than the recorded frame.
-Only lines whose lengths differ in this way are read again (1 of 17,575 recorded lines).
+Only lines that are longer than their decoded members are read again (1 of 17,575 recorded lines).
 """
 
 import json

@@ -75,13 +75,13 @@ class EventSpool:
                     self.lines[share] += part.height * _has_recordings(frame)
         self.bytes += size * sizes / max(1, sizes.sum())
         self.chunks.append(self.shares)
-        # The estimate was too low if compressed files were larger than assumed: double the shares.
+        # If compressed files were larger than assumed, the estimate was too low: double the shares.
         while self.memory_of_shares().mean() > self.limit:
             self.shares *= 2
             self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
 
     def memory_of_shares(self) -> npt.NDArray[np.float64]:
-        """Return approximately how many bytes of memory it takes to score each share."""
+        """Return the approximate bytes of memory needed to score each share."""
         return memory_of_lines(self.lines, self.bytes)
 
     def has(self, share: int) -> bool:

@@ -1,9 +1,9 @@
-"""Find servers' requests for input from the user or the client's model, and how long they took.
+"""Finds servers' requests for input from the user or the client's model, and their duration.
 
-Up to 2025-11-25, a server sends a request of its own while it handles the client's. From 2026-07-28
-on, the result of the client's request says that input is required, and the client repeats the
-request with the input; the two requests form a chain (`attempts`). A task that requires input
-reports this when the client polls it, and receives the input through `tasks/update`.
+Up to 2025-11-25, a server sends its own request while it handles the client's request. From
+2026-07-28 on, the result of the client's request says that input is required, and the client
+repeats the request with the input; the two requests form a chain (`attempts`). A task that requires
+input reports this when the client polls it, and receives the input through `tasks/update`.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,8 @@ class _Open(StageTable):
 def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     """Add how long each call waited for input, and which call each server request serves.
 
-    The waiting time is subtracted from the latency, which leaves the server's share.
+    The waiting time is subtracted from the latency, so that the latency includes only the server's
+    time.
 
     Args:
         calls: `PairedCalls`; additional columns are retained.
@@ -75,7 +76,8 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     if updates:
         served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
-        # Sum integers: the sum of floats depends on their order, which varies between threads.
+        # Sum integers, because the sum of floats depends on their order, which varies between
+        # threads.
         (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
     )
     modes = served.select(
@@ -123,7 +125,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
         end=pl.coalesce(end, PairedCalls.cancelled_ns.col),
     )
     open_ = open_.with_row_index(_Open.number.name).with_columns(_Open.number.col.cast(pl.Int64))
-    # Treat calls that started tasks as open: the end of a task may not be recorded.
+    # Treat calls that started tasks as open, because the end of a task may not be recorded.
     started = open_.with_columns(end=pl.lit(None, pl.Int64))
     ways = [
         _open_calls(requests, started, [PairedCalls.recording.name, PairedCalls.task_id.name]),
@@ -143,7 +145,8 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
     """Return the server requests that arrived while calls with the same keys were open.
 
-    Uses a running sum: a join would pair each request with every earlier call in the session.
+    The function uses a running sum, because a join would pair each request with every earlier call
+    in the session.
 
     Returns:
         `asking`, `open` and `number` (the call's number if exactly one is open).
@@ -172,8 +175,8 @@ def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]
 def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
     """Return requests in which tasks require or get input, with the calls that started the tasks.
 
-    If several replies require the same input, only the first one is returned. The wait lasts from
-    this reply to `tasks/update`.
+    If several replies require the same input, only the first reply is returned. The wait lasts from
+    the first reply to `tasks/update`.
     """
     task = [PairedCalls.recording.name, PairedCalls.task_id.name]
     method, gets = PairedCalls.method.col, PairedCalls.method.col == UPDATE_OF_TASK
@@ -241,7 +244,7 @@ class _Answer(msgspec.Struct):
 
 
 def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
-    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are none.
+    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are no rows.
 
     Args:
         calls: calls with their outcomes and links.
@@ -308,7 +311,7 @@ class RequestedInputs(StageTable):
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for input in a call, which is a server request or part of a chain."""
+    """Return the requests for input in a call. The call is a server request or part of a chain."""
     place = {name: row[name] for name in ("recording", "session", "server", "client")}
     if row["dir"] == "s2c":
         answer = _decoded(row["response"], _Answer, _Answer())

@@ -87,7 +87,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the `_Ordered` events that are out of sequence or the last of their recording."""
+    """Return the events that are out of sequence or the last of their recording, as `_Ordered`."""
     return (
         ordered.lazy()
         .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))
@@ -221,7 +221,7 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
     """Return the events as `_Ordered`, without the column `last`."""
-    # Sort by number, which is faster than by text; the order of recordings is irrelevant.
+    # Sort by number, which is faster than sorting by text. The order of recordings is irrelevant.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
     return (

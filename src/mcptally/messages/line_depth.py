@@ -12,7 +12,10 @@ from mcptally.wire.nesting import is_too_deep
 
 
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether a line is nested too deeply; length or bracket count rule out most lines."""
+    """Return whether a line is nested too deeply.
+
+    Most lines are too short or have too few brackets.
+    """
     codes = np.frombuffer(data, np.uint8)
     return any(
         end - start > 2 * LINE_DEPTH
@@ -29,8 +32,9 @@ _BRACES_TO_BRACKETS: Final = 0xDF
 def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
     """Return whether a line has more than `limit` opening brackets that may nest values.
 
-    In JSON within a string, most braces precede an escaped quote or line break; these are not
-    counted. This rules out almost all lines in real traffic; `is_too_deep` checks the others.
+    In JSON within a string, most braces precede an escaped quote or line break; such braces are not
+    counted. Almost all lines in real traffic have fewer brackets; `is_too_deep` checks the other
+    lines.
     """
     if line.size > _MAX_COUNTED:
         return True
@@ -42,4 +46,4 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
 
 
 _MAX_COUNTED: Final = 8 << 20
-"""Maximum size of lines whose brackets are counted, which takes three times a line's memory."""
+"""Maximum size of lines whose brackets are counted. Counting takes three times a line's memory."""

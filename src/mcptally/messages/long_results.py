@@ -1,6 +1,7 @@
 """Stores each distinct long result once: a few long results, many of them equal, dominate traffic.
 
-The text of a long result is a buffer. Rows refer to it and to its long members without copies.
+The text of a long result is an Arrow buffer. Rows refer to the text and to its long members without
+copying them.
 """
 
 from collections.abc import Sequence
@@ -23,10 +24,10 @@ _MEMBERS: Final = ("structured_content", "tools")
 """Members that may make up most of a result."""
 
 _LONG_MEMBER: Final = 1 << 12
-"""Rows refer to members of this size (bytes) or larger, and copy smaller ones."""
+"""Minimum size in bytes of members to which rows refer; smaller members are copied."""
 
 _MAX_CANDIDATES: Final = 16
-"""A result is compared with at most this many results of the same length and ending."""
+"""Maximum number of results of the same length and ending with which a result is compared."""
 
 _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
 """An Arrow string view array's entry for a value of more than 12 bytes."""
@@ -53,7 +54,7 @@ class DecodedResults(msgspec.Struct, frozen=True):
     odd: list[int]
     """Indexes of results that do not match the type `Result`."""
     texts: list[Raw]
-    """The results' JSON; absent for those that a buffer of `LongResults` contains."""
+    """The results' JSON; absent for results that a buffer of `LongResults` contains."""
     rows: dict[str, pl.Series]
     """Maps columns to each result's index into the texts of `LongResults`, or null."""
 
@@ -83,7 +84,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill each column for which there is a column of indexes (`REFERENCE`)."""
+        """Fill each column that has a column of indexes (`REFERENCE`) with the texts."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies
@@ -96,7 +97,7 @@ class LongResults:
             place = number[len(texts) :].copy()
             place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
             every = pl.concat([texts.alias(column), replies.get_column(column)])
-            # Only a join does not copy the texts of several chunks.
+            # Use a join, because other operations copy the texts of several chunks.
             joined = pl.DataFrame({"place": series_from_numpy(place)}).join(
                 pl.DataFrame({"place": series_from_numpy(number), column: every}),
                 on="place",
@@ -123,7 +124,7 @@ class LongResults:
         return found
 
     def _add(self, data: bytes) -> _KeptResult:
-        # Copy the result, so that the lines it came from can be freed.
+        # Copy the result, so that the memory of its lines can be freed.
         text = Raw(data)
         (result,), odd = RESULT_DECODER.many([text])
         self._buffers.append(pa.py_buffer(data))

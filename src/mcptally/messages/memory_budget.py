@@ -3,7 +3,7 @@
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
 read; during reading, `MemoryBudget` estimates the memory needed. A partition that needs more than
 planned is divided by recording. A recording is never divided: if it does not fit into the free
-memory, only its beginning is read, and a finding reports the rest (docs/design/pipeline.md).
+memory, only its beginning is read, and a finding reports this (docs/design/pipeline.md).
 """
 
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ from mcptally.process_memory import available_memory
 from mcptally.transcript.files import LineRun
 
 UNCHECKED_BYTES: Final = 256 << 20
-"""If several files are at most this large in total, free memory is not checked. Files are read
+"""Total size of several files up to which free memory is not checked. Several files are read
 together only if they share a recording."""
 
 PARTITION_BASE_BYTES: Final = 250 << 20
@@ -47,13 +47,13 @@ class MemoryBudget:
 
         Args:
             memory: available memory in bytes; None means the system's free memory.
-            alone: whether there is only one file, which is checked from the first line on.
+            alone: whether there is only one file; memory is then checked from the first line on.
             chunk: maximum bytes of memory for scoring a chunk of lines, reduced if less is free;
                 None means that all lines are scored together.
         """
         self.memory = available_memory() if memory is None else memory
         self.unchecked = UNCHECKED_BYTES if memory is None and not alone else 0
-        """Memory is not checked until more transcript bytes than this were read."""
+        """Number of transcript bytes that are read before memory is checked."""
         if chunk is not None and self.memory is not None and not self.unchecked:
             chunk = min(chunk, max(chunk // 8, (self.memory - PARTITION_BASE_BYTES) // 2))
         self.limit = self.chunk = chunk
@@ -64,7 +64,7 @@ class MemoryBudget:
         self.spooled = 0.0
         """Bytes of memory needed for the largest share of the previous chunks."""
         self.shares = 1
-        """Number of shares that chunks are divided into."""
+        """Number of shares into which chunks are divided."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
         """Count a run of lines; return a message if the lines so far need too much memory."""
@@ -96,7 +96,7 @@ class MemoryBudget:
 
         Args:
             spooled: bytes of memory needed for the largest share.
-            shares: number of shares that the lines are divided into.
+            shares: number of shares into which the lines are divided.
         """
         self.spooled, self.shares = spooled, shares
         self.total = self.lines = 0

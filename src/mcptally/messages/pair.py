@@ -3,8 +3,8 @@
 A reply answers an open request in the opposite direction with the same id: in the same HTTP
 exchange if there is one, else in the same session, else in the same recording. As a last resort,
 ids are compared by value only (`1` equals `"1"`), and `match` records this. If several open
-requests have the same id, the oldest is answered first, or the newest if one of them is never
-answered (`match_ids`).
+requests have the same id, the oldest request is answered first, or, if one of them is never
+answered, the newest (`match_ids`).
 """
 
 from typing import Final
@@ -57,7 +57,7 @@ ROUNDS: Final = (
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """Calls, and messages with the calls that they belong to."""
+    """Calls, and messages with the calls to which they belong."""
 
     calls: pl.DataFrame
     """`PairedCalls`."""
@@ -66,7 +66,10 @@ class Paired(msgspec.Struct, frozen=True):
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return each request as a call with its reply and outcome; hidden errors are still `ok`."""
+    """Return each request as a call with its reply and outcome.
+
+    Hidden errors still have the outcome `ok`.
+    """
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
     rows = messages.lazy()
@@ -117,9 +120,9 @@ def match_ids(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the indexes of paired requests and replies, given in order of arrival.
 
-    Requests and replies with the same key are matched like brackets, to find requests without a
-    reply and replies without a request. Of the remaining ones, the n-th reply answers the n-th
-    request.
+    First, requests and replies with the same key are matched like brackets, to find requests
+    without a reply and replies without a request. Among the remaining messages, the n-th reply
+    answers the n-th request.
     """
     order = np.argsort(key, kind="stable")
     keys, replies = key[order], is_reply[order]
@@ -131,7 +134,8 @@ def match_ids(
     step = np.where(replies, -1, 1)
     depth = np.cumsum(step)
     depth -= (depth[starts] - step[starts])[group]
-    # To compute a running minimum per group, shift each group below all previous groups.
+    # To compute a running minimum per group, shift each group's values below those of all previous
+    # groups.
     shift = group * (2 * size + 2)
     lowest = np.minimum.accumulate(depth - shift) + shift
     floor = np.minimum(lowest, 0)
@@ -153,9 +157,9 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
     """Add `replay`: whether a resumed SSE stream repeated the message.
 
     A replay has the same session, event id and content as an earlier message. Only exchanges with
-    `Last-Event-ID` resume a stream. Elsewhere, equal event ids belong to different streams, because
-    some servers number the events of each stream from 0; messages of equal length may then answer
-    different requests by a client that always uses `id: 1`.
+    `Last-Event-ID` resume a stream. In other exchanges, equal event ids do not mean a repeated
+    message: some servers number the events of each stream from 0, and messages of equal length may
+    answer different requests by a client that always uses `id: 1`.
     """
     if messages.get_column(PairedMessages.sse_id.name).null_count() == messages.height:
         return messages.with_columns(replay=pl.lit(value=False))
@@ -250,7 +254,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     calls = left_join_columns(calls, replies, "reply_row")
     if calls.get_column(PairedCalls.reply_truncated.name).any():
-        # Only the head of a truncated frame is known; set everything else to null.
+        # Only the head of a truncated frame is known. Set all other columns to null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
@@ -283,7 +287,8 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add the error, without an id, by which a server refused a call's HTTP exchange.
 
-    An error without an id is not a reply, so the call has none, but the client received the error.
+    An error without an id is not a reply, so the call has no reply, although the client received
+    the error.
     """
     refusals = (
         messages.lazy()
@@ -395,14 +400,14 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
 def _find_calls(
     notifications: pl.DataFrame, method: str, name: str, calls: pl.DataFrame, token: str
 ) -> pl.LazyFrame:
-    """Return a method's notifications, each with the latest preceding call that it refers to.
+    """Return a method's notifications, each with the latest preceding call to which it refers.
 
     Args:
         notifications: notifications and their parameters.
         method: the method, which determines whether the sender or the receiver made the call.
         name: the parameter that identifies the call.
         calls: calls in both directions.
-        token: the column of `calls` that the parameter is compared with.
+        token: the column of `calls` with which the parameter is compared.
     """
     asker = PairedCalls.dir.col
     if method == "notifications/progress":
@@ -474,7 +479,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
     gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
     decided = decided.with_columns(
-        # A server's reply to a cancellation reveals nothing about the call.
+        # A server's reply to a cancellation shows nothing about the call.
         pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
         error_text=pl.when(answered & gave_up)
         .then(None)
@@ -496,7 +501,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closed_at_time_limit() -> pl.Expr:
-    """Return an expression: whether the client closed the exchange after a common time limit.
+    """Return an expression: true if the client closed the exchange after a common time limit.
 
     Over HTTP in 2026-07-28, a client can cancel only by closing the exchange, without a reason.
     """
@@ -511,7 +516,7 @@ def _closed_at_time_limit() -> pl.Expr:
 
 
 def _says_cancelled() -> pl.Expr:
-    """Return an expression: whether the reply is an error that says that the call was cancelled."""
+    """Return an expression: true if the reply is an error that says that the call was cancelled."""
     text = (
         pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
@@ -537,7 +542,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("pos")
     is_reply = PairedMessages.kind.col.is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
-    # For replies to no open request: their id was already answered, or no request has this id.
+    # Replies without an open request: their id was already answered, or no request has the id.
     answered = (
         rows.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")

@@ -1,4 +1,4 @@
-"""Determines how servers start and end in pipe recordings, and what they last write to stderr.
+"""Determines how servers start and end in pipe recordings, and their last words on stderr.
 
 HTTP recordings are skipped, because other programs start and stop their servers.
 """
@@ -15,14 +15,14 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
 LAST_LINES: Final = 400
-"""How many of the last stderr lines are searched for the reason. Node.js prints an exception's
+"""Number of last stderr lines that are searched for the reason. Node.js prints an exception's
 members after the message (250 lines for a connection of `pg`)."""
 
 MAX_CHARS: Final = 300
 """Maximum number of characters kept of the line with the reason."""
 
 PATIENCE_NS: Final = 5 * 10**9
-"""A server that has not answered after this many nanoseconds counts as `unanswered`."""
+"""Nanoseconds without an answer after which a server counts as `unanswered`."""
 
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
 """Signals with which other programs stop a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
@@ -188,7 +188,8 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         words.alias(ServerLives.last_words.name),
         words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
     )
-    # A server that answered nothing and exits with an error did not exit because the client left.
+    # A server that answered nothing and exits with an error did not exit because the client
+    # disconnected.
     failed_start = (
         _Ends.answered_ns.col.is_null()
         & _Ends.open.col
@@ -249,7 +250,7 @@ _OF_CLOSE: Final = tuple(
 
 
 def _start() -> pl.Expr:
-    """Return how the server started; the start did not fail if every request got a reply."""
+    """Return how the server started. If every request got a reply, the start did not fail."""
     never_ran = Closes.reason.col == "not_started"
     return (
         pl.when(never_ran.fill_null(value=False))

@@ -29,10 +29,10 @@ from mcptally.tables.queries import run_query
 from mcptally.transcript.events import FRAME_OF_EVENT
 
 SESSION_PAUSE: Final = 30 * 60 * 10**9
-"""A client without a session id starts a new session after this pause (nanoseconds)."""
+"""Pause in nanoseconds after which a client without a session id starts a new session."""
 
 HTTP_FALLBACK: Final = "2025-03-26"
-"""Default revision of HTTP requests that state none (2025-06-18 basic/transports, protocol
+"""Revision of HTTP requests that state no revision (2025-06-18 basic/transports, protocol
 version)."""
 
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
@@ -256,7 +256,7 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
     """Set `session_source` to `source` for messages imported from a log that contains only calls.
 
-    Such a log contains no handshakes, so rules must not report that they are missing.
+    Such a log contains no handshakes, so rules must not report a missing handshake.
     """
     imported = recordings.filter(
         Opens.source.col.cast(pl.String).str.json_path_match("$.faithful") == "calls"

@@ -44,7 +44,7 @@ def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
 def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
     """Return one column for each field in `scalar_types`."""
     if len(items) > 1 and all(map(operator.is_, items, itertools.repeat(items[0]))):
-        # Absent members all share one default object.
+        # All absent members are the same default object.
         one = scalar_columns(items[:1], shape)
         return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
@@ -56,7 +56,7 @@ def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl
 
 
 def _scalar_column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
-    # Most optional members are absent from a whole batch; counting detects this quickly.
+    # Count absent members, because most optional members are absent from a whole batch.
     if values[0] is default and values.count(default) == len(values):
         return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
     return json_texts(values) if default is ABSENT else pl.Series(values, dtype=dtype)

@@ -81,7 +81,7 @@ _STATE_DECODER: Final = LenientDecoder(_State)
 
 
 def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the calls; those that started tasks get the tasks' outcome, response and latency.
+    """Return the calls; calls that started tasks get the tasks' outcome, response and latency.
 
     A call retains the outcome `task` if the recording does not show how its task ended. Answered
     requests about tasks get the outcome `poll`.
@@ -160,7 +160,7 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
-    """Return what replies to requests about tasks report, as one row per request."""
+    """Return the task states in replies to requests about tasks, with one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
     states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
     fetched = method == "tasks/result"
@@ -193,7 +193,7 @@ def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return what notifications about tasks report, with the columns of `_reports_in_replies`."""
+    """Return the task states in notifications, with the columns of `_reports_in_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -246,7 +246,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return new column values for the calls that started tasks; `i` is the index of a call."""
+    """Return new column values for the calls that started tasks; `i` is a call's index."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),

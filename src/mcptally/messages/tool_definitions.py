@@ -68,7 +68,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
             pl.Series(Listings.complete.name, complete, dtype=pl.Boolean),
             pl.Series("number", number, dtype=pl.UInt32),
         )
-        # A listing in pages is complete if the last page has no `nextCursor`.
+        # A listing with several pages is complete if the last page has no `nextCursor`.
         .with_columns(complete=Listings.complete.col.sort_by("pos").last().over("session"))
         .join(
             changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
@@ -101,7 +101,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 _json(tool, "outputSchema"),
                 _json(tool, "annotations"),
                 len(canonical.encode("utf-8", "surrogatepass")),
-                None,  # `kind`, which `verdict.evidence.add_kinds` sets
+                None,  # leave out `kind`, which `verdict.evidence.add_kinds` sets
                 canonical,
             )
     columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}
@@ -214,9 +214,9 @@ _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.defini
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return, as `Timeline`, the first and last of consecutive listings of the same definition.
+    """Return the first and last of consecutive listings of the same definition, as `Timeline`.
 
-    Listings between two listings of the same definition do not affect `add_definitions`.
+    The listings between the first and the last do not affect `add_definitions`.
     """
     rows = listed.lazy().select(*Timeline.columns()).sort(*Timeline.columns())
     changes = [

@@ -1,4 +1,4 @@
-"""Stores people's answers about calls, and computes rates from the answers alone.
+"""Stores people's answers about calls, and computes rates only from the answers.
 
 May import `statistics` and lower layers; a store is passed in (`items.ReviewedStore`).
 `answers` owns the file `reviews.jsonl`, `settled` decides which answers count, `apply` applies them

@@ -21,7 +21,7 @@ from mcptally.tables.outcomes import FAULTS, Fault
 NOT_AN_ERROR: Final = "not_an_error"
 CANNOT_TELL: Final = "cannot_tell"
 WITHDRAWN: Final = "withdrawn"
-"""The answer that withdraws an earlier one by the same person."""
+"""The answer that withdraws an earlier answer by the same person."""
 ANSWERS: Final = (*map(str, FAULTS), NOT_AN_ERROR, CANNOT_TELL)
 """The possible answers: the party at fault, no error, or cannot tell."""
 KEYS: Final = {
@@ -85,7 +85,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     server: str | None = None
     tool: str | None = None
     group: str | None = None
-    """`group_id` of a failed call; null for others."""
+    """`group_id` of a failed call; null for a call that did not fail."""
     definition: str | None = None
     """Hash of the tool's definition in force."""
     text: str | None = None
@@ -95,7 +95,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     verdict: str | None = None
     """The verdict at that time; null for a call that worked."""
     rule: str | None = None
-    """The rule behind that verdict."""
+    """The rule that determined `verdict`."""
 
     @property
     def key(self) -> CallKey:
@@ -112,9 +112,10 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     stratum: str
     """`tool_failure`, `other_error` or `ok`."""
     size: int
-    """Number of calls that it represents: the size of its group unless that is always drawn."""
+    """Number of calls that the drawn call represents: the size of its group, unless the group is
+    always drawn."""
     probability: float
-    """The probability of drawing its group, or in the stratum `ok` the call itself."""
+    """The probability of drawing the call's group, or, in the stratum `ok`, the call itself."""
     index: int = 0
     group: str | None = None
     verdict: str | None = None
@@ -127,7 +128,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the frame (the calls in the store at that time)."""
+    """Calls drawn at random from the frame, which is the set of calls in the store at that time."""
 
     id: str
     at: str
@@ -174,7 +175,7 @@ class Reviews(msgspec.Struct, frozen=True):
 
 
 class AppliedReviews(msgspec.Struct, frozen=True):
-    """A file's answers that count, in the form that `apply` uses."""
+    """The answers of a file that count, in the form that `apply` uses."""
 
     calls: tuple[Answer, ...] = ()
     groups: tuple[Answer, ...] = ()

@@ -26,8 +26,8 @@ REVIEWED: Final = "review"
 INFERRED: Final = "review.group"
 """The `rule` of calls to which an answer about their group was applied."""
 CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
-"""Certainty of these verdicts: careful reviewers contradict themselves on about 2 % of calls, and
-one template may have several causes."""
+"""Certainty of a reviewer's verdict: careful reviewers contradict themselves on about 2 % of calls,
+and one template may have several causes."""
 LEAST_LETTERS: Final = 8
 """Minimum letters outside placeholders in a template whose answer applies to other calls."""
 
@@ -41,7 +41,8 @@ class Meaning(NamedTuple):
     verdict: Verdict
     reason: str
     retryable: str | None
-    """`reason` and `retryable` replace mcptally's only if its verdict named another fault."""
+    """`reason` and `retryable` replace mcptally's values only if mcptally's verdict named another
+    fault."""
 
 
 _MEANINGS: Final = {
@@ -53,7 +54,8 @@ _MEANINGS: Final = {
     Fault.NETWORK: Meaning(Verdict.INFRASTRUCTURE, "network", "yes"),
     CANNOT_TELL: Meaning(Verdict.AMBIGUOUS, "unclear", None),
 }
-"""Maps answers to the values that a call gets; with `not_an_error`, these values become null."""
+"""Maps answers to the values that a call gets. With `not_an_error`, the call's values become
+null."""
 
 
 def meaning_of(answer: str) -> Meaning | None:
@@ -88,7 +90,7 @@ def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
         return calls
     calls = calls.with_row_index("_row")
     answers = pl.concat([_of_calls(calls, reviews.calls), _of_groups(calls, reviews.groups)])
-    # An answer about a call outranks one about its group.
+    # An answer about a call outranks an answer about the call's group.
     answers = answers.unique("_row", keep="first", maintain_order=True)
     if answers.is_empty():
         return calls.drop("_row")
@@ -176,7 +178,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return the columns as changed by `_answer` from `_by`; other calls stay unchanged."""
+    """Return the columns, changed by the answer `_answer` of `_by`; other calls stay unchanged."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared

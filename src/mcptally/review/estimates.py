@@ -37,7 +37,8 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     """Upper end of the 95 % interval; for later samples of a frame, 97.5 %, 98.75 % and so on."""
     service_low: float
     service_high: float
-    """Upper end of the interval for the service, if the sessions are a sample of its usage."""
+    """Upper end of the interval for the service, whose usage the sessions are assumed to
+    represent."""
     n_eff: float
     """The effective number of calls, given how failures cluster in sessions."""
 
@@ -48,7 +49,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
 
 def missing(sample: Sample, settled: Settled) -> list[Drawn]:
-    """Return a sample's calls without an answer; conflicting answers count as an answer."""
+    """Return the calls of a sample that have no answer; conflicting answers count as an answer."""
     known = settled.calls.keys() | {each.key for each in settled.conflicts}
     return [each for each in sample.drawn if each.key not in known]
 
@@ -95,7 +96,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """Return a sample's non-empty strata, with the given number for each drawn call."""
+    """Return a sample's non-empty strata, each with the given numbers of its drawn calls."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]

@@ -35,7 +35,7 @@ def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
 
 def _label(answer: Answer, text: str | None, code: int | None, outcome: str) -> dict[str, Any]:
     is_failure = answer.answer != NOT_AN_ERROR
-    # Calls that counted as errors before the review was applied still do.
+    # Calls that counted as errors before the review was applied still count as errors.
     is_marked = outcome in ("tool_error", "protocol_error")
     return {
         "server": answer.server,

@@ -32,13 +32,13 @@ class Item:
     calls: int
     """Number of calls that an answer about the group decides; 1 without a group."""
     share: float
-    """These calls' share of the failed calls; 0 for a call that did not fail."""
+    """Share of these `calls` among the failed calls; 0 for a call that did not fail."""
     sample: str | None = None
     """The sample that contains the call; None if it is shown because its group is large."""
 
     @property
     def is_ours(self) -> bool:
-        """Whether the verdict is mcptally's, not from an earlier review."""
+        """Whether the verdict comes from mcptally, not from an earlier review."""
         return not (self.rule or "").startswith("review")
 
     @property
@@ -73,7 +73,7 @@ class Group:
     definition: str | None
     calls: int
     share: float
-    """Share of all failed calls that have no answer."""
+    """The group's share of all failed calls that have no answer."""
     call_id: str
 
 

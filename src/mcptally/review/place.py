@@ -11,7 +11,7 @@ from mcptally.transcript.remote import is_remote, url_of_path
 
 
 def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> Path | None:
-    """Return the file with answers about these transcripts. Only a given file must exist.
+    """Return the file with answers about these transcripts. A file given by the user must exist.
 
     Raises:
         UnreadableError: the given file does not exist.
@@ -30,7 +30,7 @@ def _beside(files: Iterable[Path]) -> Path | None:
         return None
     try:
         return Path(os.path.commonpath(folders)) / REVIEWS
-    except ValueError:  # relative and absolute paths, or several drives
+    except ValueError:  # some paths are relative and some absolute, or on several drives
         return None
 
 
@@ -46,7 +46,7 @@ def from_store(file: Path | None, store: Path | None) -> str | None:
         return str(file.resolve())
     try:
         return os.path.relpath(file.resolve(), store.resolve())
-    except ValueError:  # on another drive
+    except ValueError:  # the file is on another drive
         return str(file.resolve())
 
 

@@ -1,4 +1,7 @@
-"""Asks a program about calls: writes an item as JSON to its stdin, reads the answer from stdout."""
+"""Asks a program about calls.
+
+The program gets an item as JSON on its stdin, and prints the answer on its stdout.
+"""
 
 import json
 import shlex
@@ -92,6 +95,9 @@ def _parse(text: str, where: str) -> Reply:
 
 
 def items_for(session: Session, n: int, mode: Mode) -> list[Item]:
-    """Return the next items for a program, first those answered by people (for agreement)."""
+    """Return the next items for a program.
+
+    Items answered by people come first, to measure agreement.
+    """
     common = session.next_items(n, mode=mode, second=True)
     return (common + session.next_items(n, mode=mode))[:n]

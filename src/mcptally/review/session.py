@@ -41,9 +41,10 @@ class Progress:
 
     mode: Mode
     answered: int
-    """For a sample, its answered calls; without one, groups decided by an answer."""
+    """Number of answered calls of the sample; without a sample, number of groups decided by an
+    answer."""
     total: int
-    """For a sample, all its calls; without one, all groups of failed calls."""
+    """Number of calls of the sample; without a sample, number of groups of failed calls."""
     decided: float
     """Share of the failed calls that are decided by answers, 0 to 1."""
     next_share: float
@@ -76,8 +77,8 @@ class Session:
 
         Args:
             store: the store, with texts as recorded (not masked).
-            path: the file of answers; by default the one in the archive's folder.
-            who: name of the reviewer; by default that of the user.
+            path: the file of answers; by default the file in the archive's folder.
+            who: name of the reviewer; by default the user's name.
             by: whether a person or a program answers.
             server: only calls to this server.
             tool: only calls to this tool.
@@ -232,7 +233,7 @@ class Session:
         return drawn
 
     def ensure_sample(self, n: int) -> Sample:
-        """Return the last sample if it asks for `n` answers and is current, else a new one."""
+        """Return the last sample if it is current and asks for `n` answers, or draw a new one."""
         found = self.sample()
         if found is not None and found.n == n:
             frame = sample.frame(self.store, server=self.server, tool=self.tool)
@@ -252,7 +253,7 @@ class Session:
     def progress(self, mode: Mode = "largest") -> Progress:
         """Return the review's progress, and the effect of the next answers.
 
-        Progress is the same before and after a run applies the answers, although groups disappear.
+        Progress does not change when a run applies the answers, although groups then disappear.
         """
         reviews = self.reviews
         known = settled.settle(reviews)
@@ -262,7 +263,7 @@ class Session:
             {row.group for row in (*own, *known.groups.values()) if row.group and self._has(row)}
         )
         of = answered + len(open_)
-        # The answered calls outside answered groups, and those that a run has already updated.
+        # The answered calls outside answered groups, and calls that a run has already updated.
         calls = {
             key: row
             for key, row in known.calls.items()
@@ -294,7 +295,10 @@ class Session:
         ]
 
     def _every_group(self) -> list[items.Group]:
-        """Return the groups of failed calls, read again only after a run replaced the store."""
+        """Return the groups of failed calls.
+
+        They are read again only after a run replaced the store.
+        """
         scored_at = self.store.manifest.get("scored_at", "")
         if self._groups[0] != scored_at:
             found = items.largest(self.store, server=self.server, tool=self.tool)

@@ -20,7 +20,10 @@ NORMAL: Final = 1.959963984540054
 
 
 class GroupKey(NamedTuple):
-    """The calls to which an answer about a group applies: one template, one tool definition."""
+    """The calls to which an answer about a group applies.
+
+    They have the same template and tool definition.
+    """
 
     group: str
     definition: str | None
@@ -52,13 +55,13 @@ class Settled(msgspec.Struct, frozen=True):
     """The answers that apply to other calls in their group."""
     conflicts: tuple[Conflict, ...] = ()
     split: frozenset[str] = frozenset()
-    """Groups whose calls got different answers, which do not apply to other calls."""
+    """Groups whose calls got different answers; none of these answers applies to other calls."""
     waiting: dict[str, Agreement] = msgspec.field(default_factory=dict)
     """Maps programs whose answers do not count yet to their agreement with people."""
 
 
 def settle(reviews: Reviews) -> Settled:
-    """Return the answers that count: those of people, and of programs that agree with people."""
+    """Return the answers that count: answers of people, and of programs that agree with people."""
     current = list(reviews.current().values())
     people = [row for row in current if row.by is Reviewer.PERSON]
     calls, conflicts = _agreed(people)

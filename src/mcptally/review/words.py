@@ -8,7 +8,7 @@ from mcptally.review.session import Session
 
 
 def groups(session: Session) -> str:
-    """Describe the calls that the answers decide, and those that the next answers would decide."""
+    """Describe which calls the answers decide, and which calls the next answers would decide."""
     progress = session.progress()
     return (
         f"{progress.answered} of {progress.total} answered; answers decide "
@@ -18,7 +18,7 @@ def groups(session: Session) -> str:
 
 
 def rates(session: Session) -> Iterator[str]:
-    """Yield the rates from the sample, or why there are none."""
+    """Yield the rates from the sample, or the reason why there are no rates."""
     drawn = session.sample()
     if drawn is None:
         yield "no sample: draw one with --sample N to compute rates"

@@ -1,11 +1,9 @@
 """Reads, checks and replaces a store's manifest, `store.json`, which lists the live files.
 
-STORE/store.json                            format, versions, files of the archive, live files
-STORE/<table>/<number>-<run>.parquet        rows, zstd
-STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions, which tell the next run which
-                                            rows it can reuse
-STORE/.masked/<rules>/<table>/…             copies of tables without secrets, for untrusted SQL
-STORE/.work/                                work in progress of a run
+STORE/store.json format, versions, files of the archive, live files
+STORE/<table>/<number>-<run>.parquet rows, zstd STORE/.known/<kind>/<number>-<run>.parquet summaries
+of partitions, which tell the next run which rows it can reuse STORE/.masked/<rules>/<table>/…
+copies of tables without secrets, for untrusted SQL STORE/.work/ work in progress of a run
 
 Files are written once and never changed. A run adds files under new names, replaces `store.json`
 atomically, and removes files that are no longer listed. So a killed run leaves either the old or
@@ -72,7 +70,7 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
                 if not name.startswith(SUMMARIES):
                     _require(folder, manifest, name, part["bytes"])
         except StoreError:
-            # If a run has replaced the store in the meantime, read the new manifest.
+            # If a run has replaced the store since, read the new manifest.
             if _load(path, archive=archive) == manifest:
                 raise
         else:
@@ -84,7 +82,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
         data = path.read_bytes()
         try:
             members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        except msgspec.ValidationError:  # valid JSON, but not an object
+        except msgspec.ValidationError:  # the text is valid JSON, but not an object
             return json.loads(data)
         sources = members.pop("archive", msgspec.Raw(b"[]"))
         manifest = {name: json.loads(bytes(member)) for name, member in members.items()}
@@ -107,7 +105,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """Return the end of a message about a folder that is not a store: how to make one."""
+    """Return the end of a message about a folder without a store: how to make a store."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but holds recordings" if holds else ""
@@ -145,7 +143,7 @@ def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
 
 
 def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
-    """Return the manifest, if this version can read it.
+    """Return the manifest after checking that this version can read it.
 
     Raises:
         StoreError: the manifest is of another format, or not a manifest.
@@ -171,13 +169,13 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """Return both commands that can write a store, for when the original command is unknown."""
+    """Return the two commands that can write a store, for a store whose command is unknown."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
 
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
-    """Return advice for a store that cannot be read: merge again, or score again."""
+    """Return advice for a store that cannot be read: which command makes it again."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
         return f"merge the stores again: mcptally merge STORES -o {as_argument(folder)}"
     return f"rebuild it with: mcptally score ARCHIVE -o {as_argument(folder)}"
@@ -213,7 +211,7 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """Check that a Parquet file exists and has the length with which it was written."""
+    """Check that a Parquet file exists and has the length that the manifest lists."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:
@@ -245,7 +243,7 @@ def manifest_version(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Return whether `mcptally.duckdb` belongs to the current manifest (equal file times)."""
+    """Return whether `mcptally.duckdb` has the manifest's file time and so belongs to it."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns

@@ -25,7 +25,7 @@ SKIPPED: Final = "skipped"
 """The part with findings about paths of the archive that were not read."""
 
 _PAYLOADS: Final = frozenset({"response", "text"})
-"""Payload columns, where Parquet dictionaries and statistics cost more than they save."""
+"""Columns with payloads, for which Parquet dictionaries and statistics cost more than they save."""
 
 _MOSTLY_DISTINCT: Final = frozenset(
     {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
@@ -38,7 +38,8 @@ _FEW_ROWS: Final = 4096
 and writing takes two thirds of the time."""
 
 _DICTIONARY_BYTES: Final = 4 << 20
-"""Maximum size of a column's dictionary: enough for a row group's error texts."""
+"""Maximum size of a column's dictionary in bytes, which the error texts of a row group do not
+exceed."""
 
 _VALUES_AT_A_TIME: Final = 256
 """Number of values after which the writer checks a page's size. With the default of 1,024, a page
@@ -90,11 +91,11 @@ class PartWriter:
         return data.height
 
     def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:
-        """Return the writer for a table; it is opened for the first frame (of `rows` rows)."""
+        """Return the writer for a table; the first frame, of `rows` rows, opens the writer."""
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
-            # Do not create parents: a removed work folder must not be created again.
+            # Do not create parent folders, because a removed work folder must not be created again.
             target.parent.mkdir(exist_ok=True)
             options = _options(schema.names, rows)
             writer = pq.ParquetWriter(target, table.described(schema), **options)
@@ -105,8 +106,8 @@ class PartWriter:
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
     """Return the row indices sorted by the table's key; None if the rows are already sorted.
 
-    Never returns None for few rows: if all lists are empty, polars may leave offsets beyond the end
-    of the elements, which pyarrow rejects. Selecting the rows builds new lists.
+    For few rows, indices are always returned: if all lists are empty, polars may leave offsets
+    beyond the end of the elements, which pyarrow rejects, but selecting the rows builds new lists.
     """
     if data.height <= 1:
         return None

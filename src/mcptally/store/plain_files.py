@@ -18,7 +18,7 @@ def require_plain_files(folder: Path) -> None:
     while folders:
         try:
             entries = list(os.scandir(folders.pop()))
-        except FileNotFoundError:  # a run has just removed it
+        except FileNotFoundError:  # a run has just removed the file
             continue
         except OSError as error:
             raise StoreError(f"{error.filename}: cannot be read: {error.strerror}") from error

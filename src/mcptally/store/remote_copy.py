@@ -27,11 +27,13 @@ LEFT_OVER: Final = datetime.timedelta(days=1)
 
 @contextlib.contextmanager
 def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
-    """Yield the folder to work on for the store at `out`: `out` or a copy, uploaded at the end.
+    """Yield the folder to work on for the store at `out`.
+
+    The folder is `out` itself or, for a URL, a copy that is uploaded at the end.
 
     Args:
         out: a folder or a URL.
-        full: whether no rows of the existing store will be reused.
+        full: whether the run reuses no rows of the existing store.
 
     Raises:
         StoreError: the URL contains something other than a store, or another run published
@@ -75,13 +77,15 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
                 f"{url}: is not a store and has other files ({others[0]}); name a new place"
             )
         return _Downloaded(None, {}, set())
-    # Get the version first: if another run publishes now, the PUT at the end fails.
+    # Get the version before the copy, so that the PUT at the end fails if another run publishes
+    # now.
     version = remote_folder.version(url, MANIFEST)
     remote_folder.download(url, folder, [MANIFEST])
     listed = _listed(folder)
     wanted = [] if full else sorted(listed & set(there))
     remote_folder.download(url, folder, wanted)
-    # Compute the digests: with those in store.json, a damaged file would not be uploaded again.
+    # Compute the digests. With the digests in store.json, a damaged file would not be uploaded
+    # again.
     return _Downloaded(version, {name: digest_of(folder / name) for name in wanted}, listed)
 
 
@@ -103,13 +107,13 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
             f"{url}: {min(missing)} disappeared after its upload; is another run writing there? "
             "score again"
         )
-    # Check first: not every protocol has a conditional PUT.
+    # Check the version before the PUT, because not every protocol has a conditional PUT.
     if remote_folder.version(
         url, MANIFEST
     ) != before.version or not remote_folder.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
-        remote_folder.remove(url, new)  # no other run uses these file names
+        remote_folder.remove(url, new)  # other runs use other file names
         raise StoreError(
             f"{url}: another run has published there since this one began, and its store was kept; "
             "score again"
@@ -129,5 +133,5 @@ _STORE_FOLDERS: Final = frozenset({*(table.name for table in TABLES), SUMMARIES,
 
 
 def _is_of_store(name: str) -> bool:
-    """Return whether a name is that of a file in a store."""
+    """Return whether a name is a possible name of a file in a store."""
     return name.partition("/")[0] in _STORE_FOLDERS

@@ -32,7 +32,7 @@ def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
     system, path = resolve(url)
     if parts:
         with reaching(url):
-            if not is_s3(url):  # S3 has no folders
+            if not is_s3(url):  # S3 has no folders to create
                 for parent in sorted({f"{path}/{name}".rpartition("/")[0] for name in parts}):
                     system.makedirs(parent, exist_ok=True)
             system.put([str(folder / name) for name in parts], [f"{path}/{name}" for name in parts])

@@ -22,7 +22,8 @@ coarse clocks."""
 class SourceFile(msgspec.Struct, frozen=True, gc=False):
     """A file of the archive, in the state in which it was read.
 
-    Exempt from garbage collection: there may be a million, and they cannot form a cycle.
+    The class is exempt from garbage collection: there may be a million files, and they cannot form
+    cycles.
     """
 
     file: str
@@ -30,7 +31,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     sha256: str
     stat: tuple[int, ...] | None = None
     """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
-    change might leave these values the same."""
+    change might not change the values."""
     whole: bool = True
     """False if the file changed while it was read, so that the next run reads it again."""
     unread: float = 0.0
@@ -39,7 +40,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     """Description of the first unreadable part, with its line; empty if the whole file was read."""
 
     def as_share(self, share: float) -> Self:
-        """Return the record for a part of the file that is this share of the file."""
+        """Return the record for a part of the file, which is `share` of the whole file."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
@@ -55,7 +56,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
 
 def digest_of(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    if is_remote(path):  # computed while the file was read over the network
+    if is_remote(path):  # a remote file's digest was computed while the file was read
         return path.sha256()
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -74,7 +75,7 @@ class FileState(NamedTuple):
     identity: tuple[int, ...]
     """Size, mtime, ctime (nanoseconds) and inode."""
     stable: bool
-    """Whether any later change to the file will change these values."""
+    """Whether any later change to the file changes its identity."""
 
 
 def identity_of(path: Path) -> tuple[int, int, int, int]:
@@ -107,7 +108,7 @@ def source_of(
     if sha256 is None:
         try:
             sha256 = digest_of(path)
-        except OSError:  # reported as a finding
+        except OSError:  # a finding reports the error
             return SourceFile(str(path), 0, "", whole=False)
         now = file_state(path)
     whole = before is None or before.identity == now.identity

@@ -47,7 +47,7 @@ class Provenance(msgspec.Struct, frozen=True):
     by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
-    """The part of the archive that was scored; None for all of it."""
+    """The part of the archive that was scored; None for the whole archive."""
     own_rules: str = ""
     """The user's rules as TOML text, which `show` needs to explain a call."""
     reviews_file: str | None = None
@@ -98,7 +98,7 @@ def create_work_folder(folder: Path) -> Path:
 
 
 def _require_store_or_empty(folder: Path) -> None:
-    """Check that a folder is empty, a store, or the remains of one after a killed run.
+    """Check that a folder is empty, a store, or the remains of a store after a killed run.
 
     Raises: StoreError: the folder is something else, or its path is not UTF-8 or begins with `~`.
     """
@@ -115,8 +115,8 @@ def _require_store_or_empty(folder: Path) -> None:
 def remove_unlisted(folder: Path) -> list[Path]:
     """Remove the files that the manifest does not list; return those that could not be removed.
 
-    They belong to the previous store or to killed runs. The caller must hold the store's lock.
-    Without a readable manifest, only work folders are removed.
+    Unlisted files belong to the previous store or to killed runs. The caller must hold the store's
+    lock. Without a readable manifest, only work folders are removed.
     """
     manifest = folder / MANIFEST
     listed: set[str] = set()
@@ -128,11 +128,11 @@ def remove_unlisted(folder: Path) -> list[Path]:
             return []
     left, old = [], list(_unlisted(folder, listed))
     if old and not has_views(folder):
-        (folder / VIEWS).unlink(missing_ok=True)  # the views may refer to these files
+        (folder / VIEWS).unlink(missing_ok=True)  # the views may refer to the removed files
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # no permission
+        except OSError:  # the file may not be removed
             left.append(path)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     return left

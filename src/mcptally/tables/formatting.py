@@ -1,10 +1,10 @@
 """Formats text from a template and columns; replaces `pl.format`.
 
 `pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column with an empty
-chunk before the last: it takes the first value of each chunk without checking that there is one.
-Such columns are common: a join makes one chunk per thread (of at least 256 rows), `shift` and
-`diff` make one for the rows they add, and a filter that drops all rows of a chunk keeps the empty
-chunk. `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
+chunk before the last chunk, because it takes the first value of each chunk without checking that
+the chunk has a value. Empty chunks are common: a join makes a chunk per thread, `shift` and `diff`
+make a chunk for the rows that they add, and a filter keeps a chunk of which it drops all rows.
+`pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
 pyproject.toml); see docs/design/pipeline.md.
 """
 
@@ -36,7 +36,7 @@ def counted(value: str | pl.Expr, singular: str, plural: str) -> pl.Expr:
     Args:
         value: column name or expression for the count.
         singular: the noun in the singular, with words that must agree: `event is missing`.
-        plural: the same in the plural.
+        plural: the noun and its words in the plural.
     """
     number = pl.col(value) if isinstance(value, str) else value
     noun = pl.when(number == 1).then(pl.lit(singular)).otherwise(pl.lit(plural))

@@ -37,9 +37,9 @@ def call_ids(
 ) -> pl.Series:
     """Return call ids: 16 hex digits from recording, direction, seq and index.
 
-    The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014),
-    in one pass over entire columns. If a damaged archive gives several calls the same numbers, all
-    but the first get a different id.
+    The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014), in
+    one pass over entire columns. If several calls in a damaged archive have the same numbers, all
+    calls except the first get another id.
     """
     distinct = recording.unique()
     seeds = pl.Series([int(digest(name), 16) for name in distinct], dtype=pl.UInt64)

@@ -7,7 +7,8 @@ from mcptally.tables.declaration import Column, Table
 class InputRequests(Table):
     """One row per server request for input: from the user, the client's model, or its roots.
 
-    Up to 2025-11-25, they are requests by the server; from 2026-07-28 on, parts of results.
+    Up to 2025-11-25, the server sends requests for input; from 2026-07-28 on, its results contain
+    them.
     """
 
     name = "input_requests"

@@ -69,7 +69,7 @@ class Verdict(enum.StrEnum):
 
 
 UNFORESEEABLE: Final = (Verdict.INFRASTRUCTURE, Verdict.AMBIGUOUS)
-"""Verdicts about failures that reveal nothing about the request or the tool."""
+"""Verdicts about failures that show nothing about the request or the tool."""
 
 VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
@@ -132,7 +132,7 @@ START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
         "no_answer": (Fault.TOOL, "no answer within 5 s"),
     }
 )
-"""Maps reasons why a server failed to start to the party at fault and a meaning."""
+"""Maps each reason why a server failed to start to the party at fault and the reason's meaning."""
 
 UNKNOWN: Final = "unknown"
 """The word for an unknown (null) fault."""
@@ -140,7 +140,8 @@ UNKNOWN: Final = "unknown"
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Maps faults of client requests to those of server requests, where they differ."""
+"""Maps the faults of failed client requests to the faults of failed server requests, if they
+differ."""
 
 
 class Reason(NamedTuple):
@@ -148,7 +149,7 @@ class Reason(NamedTuple):
 
     verdict: Verdict
     fault: Fault | None
-    """The fault, unless the rule with this reason sets another."""
+    """The fault, unless the rule with this reason sets another fault."""
 
 
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
@@ -190,7 +191,10 @@ def sql_list(values: Iterable[str]) -> str:
 
 
 def is_verdict(verdict: Verdict) -> str:
-    """Return the SQL condition for calls with a verdict, without macros, since users run it too."""
+    """Return the SQL condition for calls with a verdict.
+
+    It uses no macros, because users run it too.
+    """
     return f"verdict = '{verdict}'"
 
 

@@ -5,9 +5,10 @@ from typing import Final
 import polars as pl
 
 _AS_WRITTEN: Final = pl.QueryOptFlags(predicate_pushdown=False)
-"""Disables filter reordering: an early filter leaves fewer rows for filters with patterns."""
+"""Disables the reordering of filters, so that early filters leave fewer rows for filters with
+patterns."""
 
-_AS_WRITTEN.join_order = False  # polars 1 has no such flag and keeps the order
+_AS_WRITTEN.join_order = False  # polars 1 has no such flag and never reorders filters
 
 
 def run_query(query: pl.LazyFrame) -> pl.DataFrame:

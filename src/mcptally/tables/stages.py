@@ -1,7 +1,7 @@
 """Declares the tables that pipeline stages pass to each other; they are not part of a store.
 
 Before a stage passes a frame on, it selects the declared columns with `StageTable.select`. So a
-missing or misspelt column raises an error there, and unneeded columns take no memory.
+missing or misspelt column raises an error in its own stage, and unneeded columns take no memory.
 """
 
 from typing import Final
@@ -271,7 +271,7 @@ class ArgumentCombinations(StageTable):
 
 
 class DryRuns(StageTable):
-    """One row per call in which a server was asked to validate arguments (`Validations`)."""
+    """One row per call that asked a server to validate arguments (`Validations`)."""
 
     call_id = Calls.call_id
     recording = Calls.recording
@@ -326,7 +326,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """The facts from other recordings on which a recording's rows depend, each once."""
+    """The facts from other recordings on which a recording's rows depend, without repetition."""
 
     recording = Calls.recording
     server = Calls.server

@@ -1,7 +1,8 @@
 """Generates the SQL that computes the rows of `Usage` from the table's declaration.
 
 A store contains `usage` as computed by `pipeline.usage` with polars. If filters select calls,
-DuckDB recomputes the rows from these calls. Both use `AGGREGATES` and `FACTS`, so they agree.
+DuckDB recomputes the rows from these calls. The two computations agree, because both use
+`AGGREGATES` and `FACTS`.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +39,8 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
         "is_retry": "coalesce(attempt_why = 'retry', false)",
     }
 )
-"""Maps facts derived from each call before it is counted to SQL that may use earlier facts."""
+"""Maps facts that are derived from each call before calls are counted to SQL, which may use earlier
+facts."""
 
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 

@@ -36,7 +36,7 @@ def plain(value: object) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, pa.MonthDayNano):  # check before tuples: it is a subclass of tuple
+    if isinstance(value, pa.MonthDayNano):  # a subclass of tuple, so check it first
         return _interval(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
@@ -92,7 +92,7 @@ def cell(name: str, value: object) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return _cut(", ".join(cell("", v) for v in value[:CELL]))
-    if type(value) is tuple:  # an entry of a map
+    if type(value) is tuple:  # the value is an entry of a map
         return _cut(": ".join(cell("", v) for v in value))
     if isinstance(value, dict):
         return _cut(json.dumps(plain(value), ensure_ascii=False))
@@ -100,12 +100,12 @@ def cell(name: str, value: object) -> str:
 
 
 def whole_certainty(percent: float) -> int:
-    """Return a certainty in whole percent, rounded down; never 100, as no verdict is certain."""
+    """Return a certainty in whole percent, rounded down, and at most 99: no verdict is certain."""
     return min(int(percent), 99)
 
 
 CELL: Final = 1000
-"""Maximum characters of a value in a table; laying out megabytes would take minutes."""
+"""Maximum characters of a value in a table, because laying out megabytes would take minutes."""
 
 
 def _cut(text: str) -> str:
@@ -117,11 +117,11 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """Return a cell's text: that of `cell`, or words if a number would be misleading.
+    """Return the text of `cell`, or words if a number would be misleading.
 
     In a row of scores, a null confidence is `NO_EVIDENCE`, and a success rate without a success is
-    `NEVER_WORKED`. In a row of problems, an unknown fault is replaced by the suspected one, and an
-    unknown onset by the time when the problem was first seen.
+    `NEVER_WORKED`. In a row of problems, the suspected fault replaces an unknown fault, and the
+    time when the problem was first seen replaces an unknown onset.
     """
     if name == "fault" and row[name] is None and "suspected" in row:
         return ", perhaps ".join(filter(None, (UNKNOWN, row["suspected"])))
