@@ -63,7 +63,7 @@ _HOME: Final[dict[str, str]] = {
     for name in names.split()
 }
 """Maps public names to the modules that define them. No module directly in this package may have
-the name of a public function: importing the module would replace the function."""
+the name of a public function, because importing the module would replace the function."""
 
 __all__ = [
     "Answer",

@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
-"""Libraries whose exceptions often do not say that the disk is full."""
+"""Libraries whose exceptions often do not name a full disk as the cause."""
 _NEARLY_FULL: Final = 1 << 20
-"""With less free space than this (bytes), an error from these libraries is blamed on a full
-disk."""
+"""Free bytes below which an error from one of `_LIBRARIES` counts as caused by a full disk."""
 
 
 def is_full(error: BaseException, *places: "str | Path") -> bool:
@@ -42,7 +41,7 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
             folder = next(each for each in (path, *path.parents) if each.exists())
             if shutil.disk_usage(folder).free < _NEARLY_FULL:
                 return str(place)
-        except (OSError, ValueError):  # not a valid path
+        except (OSError, ValueError):  # the text is not a valid path
             continue
     return None
 

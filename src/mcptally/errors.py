@@ -1,7 +1,7 @@
 """Defines mcptally's exceptions and the exit codes of its commands.
 
-An exception means that mcptally could not continue. Malformed traffic raises none; it becomes rows
-in the `findings` table.
+An exception means that mcptally could not continue. Malformed traffic raises no exception; it
+becomes rows in the `findings` table.
 
     McptallyError
     ├── UsageError        invalid arguments or options                       (exit 2)
@@ -98,7 +98,7 @@ def reason(error: Exception) -> str:
         return (
             f"is not JSON: unexpected text at {f'line {line}, ' if line > 1 else ''}column {column}"
         )
-    return f"{error}".replace("JSON is malformed", "is not JSON")  # worded by msgspec
+    return f"{error}".replace("JSON is malformed", "is not JSON")  # msgspec words this message
 
 
 NOT_IN_RECORDER = (

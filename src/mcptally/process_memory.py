@@ -27,8 +27,7 @@ ENVIRONMENT: Final = {
 process per core, and make allocators keep freed memory for the next partition."""
 
 LARGE_HEAP: Final = 1 << 30
-"""A process that uses more bytes than this releases free memory; only large recordings need
-more."""
+"""Bytes of memory above which a process releases free memory; only large recordings need more."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -37,7 +36,7 @@ _CGROUPS: Final = {
         "total_",
     ),
 }
-"""For cgroup versions 2 and 1: the root, the limit file, the usage file, and the prefix of those
+"""For cgroup versions 2 and 1: the root, the limit file, the usage file, and the prefix of the
 `memory.stat` lines that include child groups."""
 
 _MALLOPT: Final = {
@@ -100,7 +99,7 @@ def _available_in_cgroups() -> Iterator[int]:
                 break
             try:
                 left = available_in_cgroup(group, limit_file, usage_file, prefix)
-            except (OSError, ValueError):  # no limit, or unreadable
+            except (OSError, ValueError):  # the group has no limit, or a file is unreadable
                 continue
             yield left
 
@@ -108,7 +107,7 @@ def _available_in_cgroups() -> Iterator[int]:
 def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: str = "") -> int:
     """Return the bytes that processes in a cgroup may still allocate.
 
-    The kernel counts cached file pages as used but reclaims them on demand, so they are added.
+    The kernel counts cached file pages as used but reclaims them on demand, so their size is added.
 
     Args:
         group: the cgroup's folder.
@@ -132,8 +131,8 @@ def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: s
 def trim_heap() -> None:
     """Release the C allocator's free memory if this process uses more than `LARGE_HEAP` bytes.
 
-    Call this between two steps that use different allocators: each keeps its own free memory, so a
-    large recording would otherwise need the sum of their peaks.
+    Call this function between two steps that use different allocators. Each allocator keeps its own
+    free memory, so without this call a large recording would need the sum of the two peaks.
     """
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])

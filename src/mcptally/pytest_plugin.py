@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"clients connect to (?P<url>http://\S+)")
 _FOLDER: Final = "mcptally_folder"
-"""Key in `workerinput` for the folder that a pytest-xdist worker records into."""
+"""Key in `workerinput` for the folder into which a pytest-xdist worker records."""
 
 
 class McpRecorder:

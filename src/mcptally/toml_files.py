@@ -4,7 +4,7 @@ The build (`hatch_build.py`) also writes their content to `compiled.json` in the
 loads 50 times as fast. A TOML file that has changed since the build is parsed again.
 """
 
-# Do not import hashlib or pathlib: the recorder starts without them.
+# Do not import hashlib or pathlib, because the recorder starts without them.
 import functools
 import os
 from binascii import crc32
@@ -66,7 +66,7 @@ def user_rows(path: "Path", name: str, cls: type[T]) -> list[T]:
     """Return the tables `[[name]]` of a user's TOML file, or the items of such a list in JSON.
 
     Raises:
-        UsageError: the file cannot be read, has no such tables, or one does not fit `cls`.
+        UsageError: the file cannot be read, has no such tables, or a table does not fit `cls`.
     """
     import json  # noqa: PLC0415  (the recorder starts without it)
     import tomllib  # noqa: PLC0415

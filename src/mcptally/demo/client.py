@@ -11,7 +11,7 @@ from typing import Any, Final
 from mcptally.demo.servers import BOOKSHOP, NEWSLETTER, VERSIONS
 
 SESSIONS: Final = 6
-"""Number of sessions with each version of the bookshop server; enough to compute intervals."""
+"""Number of sessions with each version of the bookshop server, which suffices for intervals."""
 SECONDS: Final = 1.0
 """The client's time limit for a call, in seconds."""
 REVISION: Final = "2025-11-25"

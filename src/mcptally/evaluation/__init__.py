@@ -81,7 +81,7 @@ class VerdictQuality:
     n: int
     """Number of labelled errors."""
     families: int
-    """Number of server families (`labels.family`) that the errors come from."""
+    """Number of server families (`labels.family`) of the errors."""
     accuracy: Rate
     """Share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
@@ -115,13 +115,14 @@ class HiddenQuality:
     n: int
     """Number of labelled results that the server did not mark as errors."""
     families: int
-    """Number of server families that the results come from."""
+    """Number of server families of the results."""
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """Calibration on the results that have a certainty, which are those decided by a rule."""
+    """Calibration on the results that have a certainty because a rule decided them."""
     rules: list[dict[str, Any]]
-    """As in `VerdictQuality`, with `(none)` for results that no rule decided."""
+    """One row per deciding rule, as in `VerdictQuality`, with `(none)` for results that no rule
+    decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Reads labelled calls from files in two formats into one table.
 
 In one format, the member `verdict` is the label (business, tool_failure, infrastructure, ambiguous,
-not_error); in the other, `class` is (protocol_error, business_error, tool_failure, infra_error,
-hidden_error, ok, ambiguous).
+not_error). In the other format, the member `class` is the label (protocol_error, business_error,
+tool_failure, infra_error, hidden_error, ok, ambiguous).
 """
 
 import json

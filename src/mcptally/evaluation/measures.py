@@ -19,7 +19,7 @@ are not independent."""
 NORMAL: Final = 1.959963984540054
 """Half-width of a 95 % interval in standard errors."""
 SURE: Final = 95.0
-"""A verdict counts as sure from this certainty on (in percent)."""
+"""Minimum certainty, in percent, of a verdict that counts as sure."""
 BINS: Final = 6
 """Number of equal-sized bins in the reliability table."""
 
@@ -64,7 +64,7 @@ class WeightedShares:
     accuracy: float
     """Share of correct verdicts."""
     sure: float
-    """Share of correct verdicts among those with a certainty of 95 % or more."""
+    """Share of correct verdicts among verdicts with a certainty of 95 % or more."""
     tool_precision: float
     """Share of `tool_failure` verdicts that are correct."""
     tool_recall: float

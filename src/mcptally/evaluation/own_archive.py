@@ -21,7 +21,7 @@ from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
 
 NORMAL: Final = 1.959963984540054
 NO_RULE: Final = "(none)"
-"""Name used in place of a rule if the text model decided and no matching rule agreed."""
+"""Name in place of a rule's id if the text model decided and no matching rule had this verdict."""
 TEXTS: Final = 3
 """Maximum number of example texts per rule."""
 
@@ -33,7 +33,8 @@ class ServerAccuracy:
     server: str | None
     answers: int
     right: float
-    """Share of correct verdicts; each answer is weighted by the number of calls it represents."""
+    """Share of correct verdicts; each answer is weighted by the number of calls that it
+    represents."""
     low: float
     high: float
 
@@ -55,12 +56,12 @@ class OwnQuality:
     """The accuracy of verdicts on one archive."""
 
     calls: int
-    """Number of calls that the sample was drawn from."""
+    """Number of calls from which the sample was drawn."""
     answers: int
     accuracy: Interval
-    """Share of calls with a correct verdict (for a call that worked: no verdict)."""
+    """Share of calls with a correct verdict; for a call that worked, no verdict is correct."""
     failed: Interval
-    """Share of correct verdicts among calls that we reported as failed."""
+    """Share of correct verdicts among calls that mcptally reported as failed."""
     servers: list[ServerAccuracy]
     rules: list[WrongRule]
 

@@ -20,7 +20,7 @@ WEIGHTINGS: Final = {
 }
 """Maps each `WeightedShares.weighting` to its column heading."""
 MAX_TOOLS: Final = 20
-"""Maximum number of tools listed in the Markdown; the JSON lists all."""
+"""Maximum number of tools in the Markdown; the JSON lists all tools."""
 
 
 def as_json(evaluation: Evaluation) -> str:

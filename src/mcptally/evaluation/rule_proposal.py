@@ -36,7 +36,8 @@ class Proposal(NamedTuple):
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """Verdicts it changes: server, tool, template, previous verdict, number of calls."""
+    """The verdicts that the rule changes: server, tool, template, previous verdict, number of
+    calls."""
     verdict: str
     refused: str = ""
     """Why the row is rejected; empty if it is valid."""
@@ -63,7 +64,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """Yield a rule per template on which reviewers agree with each other but not with mcptally."""
+    """Yield a rule for each template whose verdict reviewers unanimously contradict."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:

@@ -1,6 +1,6 @@
 """Checks whether mcptally can run on this machine; each failed check suggests a fix.
 
-Never shows the values of environment variables or the contents of configurations.
+The checks never show the values of environment variables or the contents of configurations.
 """
 
 import dataclasses
@@ -27,12 +27,13 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
-"""The result of a check, from best to worst. `error` means that something does not work."""
+"""The possible results of a check, from best to worst. `error` means that something does not
+work."""
 
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
 """Oldest and newest Python version that the tests run on."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
-"""An error is reported below the first number of free bytes, a warning below the second."""
+"""Numbers of free bytes below which `doctor` reports an error and a warning."""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",

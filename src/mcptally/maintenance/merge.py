@@ -1,10 +1,10 @@
 """Merges stores into one, as if their archives had been scored together.
 
-Rows are copied unchanged; if several stores contain the same recording, its rows come from the
-first of them. A recording is scored again from its transcripts if the merged facts about its
-servers change its results, or if the stores have different files for it. If the transcripts are
-unavailable, the first store's rows are kept, and `store.json` lists the recording under
-`as_scored`: a later `score` can score it again.
+Rows are copied unchanged. If several stores contain the same recording, its rows come from the
+first of these stores. A recording is scored again from its transcripts if the merged facts about
+its servers change its results, or if the stores have different files of the recording. If the
+transcripts are unavailable, the first store's rows are kept, and `store.json` lists the recording
+under `as_scored`: a later `score` can score it again.
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def merge_stores(
 
     Args:
         paths: stores scored by this version of mcptally with the same rules and options; earlier
-            ones take precedence.
+            stores take precedence.
         out: the folder of the merged store; it may be one of `paths`.
         rules: the rule file that the stores were scored with, if any.
         scenarios: the scenarios file that the stores were scored with, if any.
@@ -192,7 +192,7 @@ def _values(column: pl.LazyFrame) -> pl.Series:
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """Return the stores without the files that no rows come from any more."""
+    """Return the stores without the files from which no rows come any more."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
     used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}

@@ -3,7 +3,7 @@
     stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
 Memory grows with the number of servers, tools and changes to definitions, not with the number of
-calls. Facts that grow with time (calls by minute) are spilled to disk above a certain size.
+calls. The calls by minute, whose number grows with time, are spilled to disk above a certain size.
 """
 
 import functools
@@ -35,18 +35,18 @@ from mcptally.tables.stages import Listings, Needs, Timeline
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
-"""Number of partitions whose summaries are read together."""
+"""Number of partitions whose summaries are read at a time."""
 
 ROWS: Final = 500_000
-"""Approximate maximum number of rows per kind in memory; more rows are read again or spilled
-to disk."""
+"""Approximate maximum number of rows per kind of fact in memory; further rows are read again or
+spilled to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of facts that only affect calls to the same server."""
+"""Kinds of facts about a server that only affect calls to this server."""
 
 _SHARES: Final = 1 << 16
 _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
-"""The hash bucket of a listing's tool."""
+"""Expression for the hash bucket of a listing's tool."""
 
 COMPACT_FROM: Final = 10_000
 """Number of rows below which a table is not compacted."""
@@ -131,7 +131,7 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-        # The tools' timelines are independent: build them for one group of tools at a time.
+        # The tools' timelines are independent, so build them for one group of tools at a time.
         groups = -(-total // ROWS) or 1
         bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(
@@ -153,7 +153,7 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """Return the facts that the calls described by `needs` depend on.
+        """Return the facts on which the calls described by `needs` depend.
 
         Args:
             needs: `Needs` rows.
@@ -174,7 +174,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Return the calls per minute to each need's server, in its minute and adjacent ones."""
+        """Return the calls per minute to each need's server, in its minute and adjacent minutes."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col
@@ -207,7 +207,7 @@ class _CompactRows:
 
 
 class _SpilledRows:
-    """Compacted rows: up to `ROWS` in memory, the rest on disk, sorted by a column."""
+    """Compacted rows: up to `ROWS` are in memory, all others on disk, sorted by a column."""
 
     def __init__(
         self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]

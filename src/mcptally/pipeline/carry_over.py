@@ -29,7 +29,7 @@ from mcptally.tables.stages import Listings, RecordingPlaces
 from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
-"""A part is small if its tables take fewer bytes than this in total."""
+"""Total bytes of a part's tables below which the part is small."""
 
 MANY: Final = 8
 """Minimum number of small parts that are merged."""

@@ -1,8 +1,8 @@
 """Decides whether rows of an earlier run can be reused, by comparing files, programs and stores.
 
-A file is unchanged if either its size, times and inode or its bytes are the same. The program is
-unchanged if its source files and the versions of the packages that affect rows are the same. A
-store's files are compared with the digests in `store.json`.
+A file is unchanged if its size, times and inode are the same, or else if its bytes are the same.
+The program is unchanged if its source files and the versions of the packages that affect rows are
+the same. A store's files are compared with the digests in `store.json`.
 """
 
 import functools
@@ -84,7 +84,8 @@ _WITHOUT_EFFECT: Final = (
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
 )
-"""Modules that do not affect rows: they write transcripts, read stores or distribute work."""
+"""Modules that do not affect rows, because they write transcripts, read stores or distribute
+work."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:
@@ -118,8 +119,8 @@ def refuse_damaged(names: Iterable[str]) -> None:
         StoreError: a store's file is damaged; the message names it and says what to do.
     """
     for folder in map(Path, names):
-        # A name may be SQL that is too long for a path: os.path.isfile then returns False, but
-        # Path.is_file raises.
+        # A name may be SQL that is too long for a path. os.path.isfile then returns False, but
+        # Path.is_file raises an error.
         if not os.path.isfile(folder / MANIFEST):  # noqa: PTH113
             continue
         manifest = read_manifest(folder)

@@ -16,7 +16,8 @@ from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes done and the total; every file counts twice (gather, finish)."""
+"""Called with the number of bytes done and the total. Every file counts twice, for gathering and
+finishing."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -64,10 +65,11 @@ def gather_with_dependents(
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
     """Gather groups of files, and then the files whose rows depend on them.
 
-    Returns all gathered partitions, the earlier stores without the rows of their files, and the
-    archive's resulting facts.
+    Returns all gathered partitions, the earlier stores without the rows of the gathered files, and
+    the archive's resulting facts.
     """
-    first = len(earlier.parts) + 1 if earlier else 0  # lower numbers are for parts carried over
+    # Lower numbers are for parts that are carried over.
+    first = len(earlier.parts) + 1 if earlier else 0
     gathered: list[Gathered] = []
     while True:
         gathered += _gather(settings, pool, groups, gathered, first)
@@ -110,18 +112,18 @@ def _gather(
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """Return the partitions, after gathering those that share a recording again as one.
+    """Return the partitions, after gathering partitions that share a recording again as one.
 
-    A file may contain several recordings, but the plan only knows the first, so it cannot put all
-    files that share a recording together.
+    A file may contain several recordings, but the plan only knows the first recording of a file, so
+    it cannot put all files that share a recording into one partition.
     """
     partitions = {each.partition.number: each for each in gathered}
     while groups := _sharing_recordings(partitions):
         for shared in groups:
             if not partitions.keys() >= set(shared):
-                continue  # already merged into a group; examined in the next round
+                continue  # the partition is already in a group, and is examined in the next round
             files = sorted({path for each in shared for path in partitions[each].partition.files})
-            # Merge all spans of a file: the merged partition has whole files.
+            # Merge all spans of a file, so that the merged partition has whole files.
             group = [
                 each
                 for each, part in partitions.items()
@@ -142,7 +144,8 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
     """Return groups of partition numbers that share recordings, directly or indirectly."""
-    # Each partition lists an id once. Counting hashes takes a sixth of the memory of grouping ids.
+    # Count hashes, which takes a sixth of the memory of grouping ids; each partition lists an id
+    # once.
     hashes = [each.report.recordings.hash() for each in partitions.values()]
     every = pl.concat([pl.Series(dtype=pl.UInt64), *hashes], rechunk=True)
     if every.n_unique() == every.len():

@@ -43,7 +43,7 @@ class Part(NamedTuple):
 class EarlierStores(msgspec.Struct, frozen=True):
     """Stores of earlier runs, and which of their rows are reused.
 
-    If a recording is in several stores, the first store has precedence.
+    If a recording is in several stores, its rows come from the first store.
     """
 
     folders: Sequence[Path]
@@ -57,7 +57,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     file_places: pl.DataFrame
     """`FilePlaces`: the part with a file's findings that belong to no recording."""
     as_scored: frozenset[str]
-    """Recordings that should be scored again but cannot be, because a file is unavailable."""
+    """Recordings that should be scored again but cannot be scored, because a file is
+    unavailable."""
     conflicting: frozenset[str] = frozenset()
     """Recordings whose files differ between the stores and are partly unavailable."""
     rescored: frozenset[str] = frozenset()
@@ -68,7 +69,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
     """`ExcludedRecordings`: for each store, recordings whose rows are taken from another store."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
-    """`ExcludedFiles`: the same for findings that belong to no recording."""
+    """`ExcludedFiles`: for each store, files whose findings that belong to no recording are taken
+    from another store."""
 
     @classmethod
     def read(cls, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Self:
@@ -178,7 +180,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return those of `files`, and of the unavailable files, whose rows are kept."""
+        """Return the files whose rows are kept, among `files` and the unavailable files."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
@@ -194,10 +196,12 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def changed_servers(self) -> set[str | None]:
         """Return the servers for which no old store has the same facts as the new store.
 
-        These are the servers of recordings that are not reused, and servers in several stores.
+        These are the servers of recordings that are not reused, and servers that occur in several
+        stores.
         """
         places = self.places.all()
-        # All places of a recording have the same server, so the places that are not reused suffice.
+        # All places of a recording have the same server, so examine only the places that are not
+        # reused.
         excluded = places.join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
         )
@@ -230,7 +234,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
         """Return the store's findings about definitions of servers that are not in `changed`.
 
-        Returns None if there are several stores: each only has findings about its own listings.
+        Returns None if there are several stores, because each store only has findings about its own
+        listings.
         """
         if len(self.folders) != 1:
             return None
@@ -253,7 +258,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
     ) -> set[str]:
-        """Return the recordings whose rows the archive's current facts would change.
+        """Return the recordings whose rows would change with the archive's current facts.
 
         Args:
             now: the archive's facts about these servers.

@@ -1,7 +1,7 @@
 """Finds the recordings that must be scored again because the facts of the archive changed.
 
-The `Needs` of a recording are the facts that it depends on. For each need, the archive's earlier
-and current facts are compared, only as precisely as the rules use them.
+The `Needs` of a recording are the facts on which its rows depend. For each need, the archive's
+earlier and current facts are compared with the precision with which the rules use them.
 """
 
 from collections.abc import Iterator

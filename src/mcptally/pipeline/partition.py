@@ -3,7 +3,8 @@
     gather: files → calls, messages, findings, recordings, summary (needs only these files)
     finish: gathered partition + excerpt of the archive → tables (content of the store)
 
-Both depend only on their arguments, so one process, several and a cluster give the same tables.
+Both steps depend only on their arguments, so one process, several processes and a cluster give the
+same tables.
 """
 
 import functools
@@ -105,7 +106,7 @@ class GatheredSlices(NamedTuple):
     digests: Digests
     """Digests of the files that were read to their end."""
     tallies: list[ReadTally]
-    """How much of each file could not be read."""
+    """For each file, how much of it could not be read."""
 
 
 def gather(
@@ -113,7 +114,7 @@ def gather(
 ) -> GatheredPartition:
     """Decode and pair the events of `files`; tables and findings refer to the files by `names`.
 
-    Unselected calls are left out, but serve as context for the selected calls.
+    Unselected calls are left out of the result, but are context for the selected calls.
     """
     return next(gather_slices(files, names, selection).parts)
 
@@ -125,9 +126,9 @@ def gather_slices(
     slicing: Slicing | None = None,
     span: Span | None = None,
 ) -> GatheredSlices:
-    """Gather as `gather` does, but in slices of whole recordings if there are many events.
+    """Gather like `gather`, but in slices of whole recordings if there are many events.
 
-    With a `span`, `files` is a single file, and only that part is read.
+    With a `span`, `files` is a single file, and only the span is read.
     """
     slices = decode_slices(files, names, slicing, span)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
@@ -139,7 +140,8 @@ def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
     """Gather the next slice; return None after the last."""
-    # Do not pass the events as an argument: the caller would keep them in memory until the end.
+    # Do not pass the events as an argument, because the caller would keep them in memory until the
+    # end.
     events = next(slices, None)
     if events is None:
         return None
@@ -217,7 +219,7 @@ def finish(
 
     Args:
         part: the gathered partition.
-        archive: the archive's facts that the partition's calls depend on.
+        archive: the archive's facts on which the partition's calls depend.
         judging: rules and scenarios.
         payloads: whether arguments, responses and their text are kept.
     """
@@ -308,7 +310,8 @@ def tools(
     Args:
         archive: facts from all partitions, including at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
-        known: an earlier run's findings; only definitions of other servers are checked.
+        known: an earlier run's findings about unchanged servers, whose definitions are not checked
+            again.
     """
     seen = count_listings(archive.listed) if seen is None else seen
     texts = dict(
@@ -387,7 +390,7 @@ def _recordings(
         .hstack([series_from_numpy(kind, "kind")])
         .lazy()
     )
-    # Aggregate to a few rows first; their sums are the counts by recording and by file.
+    # Aggregate to a few rows first. The sums of these rows are the counts by recording and by file.
     sums = every.group_by("recording", "file", "kind").agg(
         Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
     )

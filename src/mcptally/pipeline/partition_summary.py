@@ -1,7 +1,7 @@
 """Summarizes a partition: facts about its servers and tools, and the needs of its calls.
 
-A call is judged with facts from the whole archive, so the tables do not depend on how files are
-grouped. Facts are kept by recording, so that a recording can be removed later. `archive_context`
+A call is judged with facts from the whole archive, so that the tables do not depend on the grouping
+of files. Facts are kept by recording, so that a recording can be removed later. `archive_context`
 combines the summaries of all partitions.
 """
 
@@ -30,7 +30,7 @@ from mcptally.verdict import evidence
 
 
 class PartitionSummary(msgspec.Struct, frozen=True):
-    """Facts about servers and tools, from a partition or (an excerpt) from the archive."""
+    """Facts about servers and tools, from a partition, or as an excerpt from the whole archive."""
 
     listed: pl.DataFrame
     """`Listings`; in an excerpt `Timeline`."""
@@ -71,7 +71,7 @@ SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
         NEEDS: Needs,
     }
 )
-"""The table for each kind of rows in a stored summary; each kind has a folder of files."""
+"""Maps each kind of rows in a stored summary to its table. Each kind has a folder of files."""
 
 KINDS: Final = tuple(SUMMARY_TABLES)
 

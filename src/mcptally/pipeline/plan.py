@@ -25,17 +25,17 @@ from mcptally.transcript.files import (
 from mcptally.transcript.spans import spans_of
 
 PARTITION: Final = 160 << 20
-"""Maximum bytes of transcript per partition, unless files that belong together are larger."""
+"""Maximum bytes of transcript per partition, unless files that share a recording are larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""The same limit for a single process, which may use more memory. Every partition adds a third
-of a second, regardless of its size."""
+"""Maximum bytes of transcript per partition for a single process, which may use more memory. Every
+partition adds a third of a second, regardless of its size."""
 
 WORTHWHILE: Final = 16 << 20
 """Minimum bytes of transcript for each of several processes."""
 
 ONE_PROCESS: Final = 96 << 20
-"""Bytes of transcript below which one process is faster than two: starting a second one and
+"""Bytes of transcript below which one process is faster than two: starting a second process and
 compiling its rules takes as long as scoring 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
@@ -60,8 +60,9 @@ def default_partition_bytes(jobs: int) -> int:
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
     """Return `limit`, or 1.5 times `limit` if that gives each process at most one partition.
 
-    One partition per process takes less time than several, and less memory than finishing one while
-    others wait. Only the default limit is raised: a custom limit may fit the available memory.
+    One partition per process takes less time than several partitions, and less memory than
+    finishing one partition while others wait. Only the default limit is raised, because a custom
+    limit may be chosen for the available memory.
 
     Args:
         files: the files to score.
@@ -82,8 +83,8 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
 def bytes_in_memory(limit: int) -> int:
     """Return the bytes of transcript that all processes keep in memory as gathered partitions.
 
-    Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript;
-    `BYTES_PER_TRANSCRIPT_BYTE` includes that.
+    Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript,
+    which `BYTES_PER_TRANSCRIPT_BYTE` includes.
 
     Args:
         limit: the limit of a partition in bytes of transcript.
@@ -139,7 +140,7 @@ class Group(NamedTuple):
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
     """Return the files of each partition, about `limit` bytes of transcript each, largest first.
 
-    Files that begin with the same recording are segments of it and stay together. A file with
+    Files that begin with the same recording are its segments and stay in one partition. A file with
     several recordings is cut between them if it is larger than a partition. The number of
     partitions is a multiple of `jobs` if there is enough work.
     """
@@ -167,7 +168,8 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
     ]
     for size, group in sorted(whole, reverse=True):
         filled, number, paths = bins[0]
-        paths += group  # in place: copying for each file would take quadratic time
+        # Extend the list in place, because copying it for each file would take quadratic time.
+        paths += group
         heapq.heapreplace(bins, (filled + size, number, paths))
     return cut + [
         Group(sorted(paths), size) for size, _, paths in sorted(bins, reverse=True) if paths
@@ -233,7 +235,7 @@ def transcript_bytes(path: Path) -> int:
 @functools.lru_cache(1 << 16)
 def _expansion(path: Path, size: int, mtime_ns: int) -> float:
     """Return the expansion of a compressed file, at least `_USUAL_EXPANSION`."""
-    del size, mtime_ns  # part of the cache's key
+    del size, mtime_ns  # the modification time is part of the cache's key
     try:
         measured = expansion_ratio(path)
     except (McptallyError, *READ_ERRORS):

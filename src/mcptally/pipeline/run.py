@@ -77,7 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
     rows: dict[str, int]
     """Number of rows in each table of the new store."""
     broken_lines: int
-    """Number of findings of severity `error` about files, for unreadable parts."""
+    """Number of findings of severity `error` about files, which report unreadable parts."""
     outcomes: dict[str, int]
     """Calls by outcome."""
     reused: int = 0
@@ -103,7 +103,7 @@ class Build(msgspec.Struct, frozen=True):
     reused: int
     """The number of files that were not scored again."""
     as_scored: Sequence[str]
-    """Recordings that should have been scored again but whose files are not available."""
+    """Recordings that should have been scored again, but whose files are not available."""
     left_out: int = 0
     """Number of calls that are not selected."""
 
@@ -132,25 +132,26 @@ def score(
 
     Args:
         paths: transcript files, folders or patterns; also URLs such as s3://bucket/traces.
-        out: the store, a folder or a URL. If it exists, rows of unchanged files are reused. It
-            stays as it was until the run is complete.
+        out: the store, a folder or a URL. If it exists, rows of unchanged files are reused. The
+            existing store stays unchanged until the run is complete.
         rules: a TOML file that adds, replaces or disables rules.
         scenarios: a TOML or JSON file that assigns calls to test scenarios.
-        reviews: a file of answers from `mcptally review`; by default `reviews.jsonl` in the folder
-            that contains all of the archive's files, if it exists.
+        reviews: a file of answers from `mcptally review`; by default `reviews.jsonl`, if it exists,
+            in the folder that contains all of the archive's files.
         payloads: whether to keep arguments, responses and their text.
         servers: only recordings of servers with these labels; empty for all.
         tools: only calls to tools with these names; empty for all calls.
         since: only calls made at or after this time: a date or time, its ISO text, `7d` or `24h`.
         until: only calls made before this time.
         full: whether to score every file again, changed or not.
-        jobs: maximum number of processes; 0 means one per core. With more than one, a script needs
-            `if __name__ == "__main__":`, as for any process pool.
+        jobs: maximum number of processes; 0 means one per core. With several processes, a script
+            needs `if __name__ == "__main__":`, as for any process pool.
         engine: "local", "dask", or a `distributed.Client` of a Dask cluster.
-        scheduler: address or scheduler file of the Dask cluster; by default the one in Dask's
+        scheduler: address or scheduler file of the Dask cluster; by default the scheduler in Dask's
             configuration (`DASK_SCHEDULER_ADDRESS`), or else `jobs` workers on this machine.
         partition_bytes: bytes of transcript that a process works on at a time. The default is 160
-            MiB (240 MiB for one process), or 1.5 times that if one partition per process suffices.
+            MiB (240 MiB for one process), or 1.5 times as much if one partition per process then
+            suffices.
         progress: called with the number of bytes done and the total number.
         warn: called before work begins, with a message about each recording that needs more memory
             than planned.
@@ -292,7 +293,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
         made=msgspec.structs.replace(made, as_scored=built.as_scored),
         kept=built.kept,
     )
-    # The views refer to live files: replace them before `working` removes the old files.
+    # The views refer to live files, so replace the views before `working` removes the old files.
     _refresh_views(settings.store)
     return Summary(
         settings.store,

@@ -44,7 +44,8 @@ class ScoringRules(msgspec.Struct, frozen=True):
     def digest(self) -> str:
         """Return 16 hex digits that change with the rules and the scenarios.
 
-        A reviewer's changed answer changes few rows, so a run compares answers separately.
+        The digest does not include reviewers' answers: a changed answer changes few rows, so a run
+        compares answers separately.
         """
         return digest(msgspec.json.encode((self.rules.verdict, self.rules.hidden, self.given)))
 

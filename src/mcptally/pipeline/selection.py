@@ -1,8 +1,8 @@
 """Selects the part of an archive to score, by server, tool and time.
 
 Files without a selected event are left out before decoding, after a search of their bytes for
-`open` events and times. In the other files, unselected recordings and calls are left out after
-decoding and pairing, so that a session's state (its client, its definitions) is known.
+`open` events and times. In the remaining files, unselected recordings and calls are left out only
+after decoding and pairing, so that a session's state (its client, its definitions) is known.
 """
 
 import concurrent.futures
@@ -98,7 +98,7 @@ class Selection(msgspec.Struct, frozen=True):
     def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
         """Return files that may contain selected calls, and the server labels in the other files.
 
-        A file that cannot be read is kept: scoring reports it.
+        A file that cannot be read is returned too, so that scoring reports it.
         """
         if not (self.servers or self.since or self.until):
             return list(files), set()
@@ -106,7 +106,8 @@ class Selection(msgspec.Struct, frozen=True):
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             looks = list(pool.map(self._look, files))
         may_hold = [may for may, _ in looks]
-        if self.since or self.until:  # other segments of a recording contain its sessions' state
+        # Keep other segments of the recording, because they contain its sessions' state.
+        if self.since or self.until:
             recordings = [first_recording(path) for path in files]
             chosen = set(itertools.compress(recordings, may_hold)) - {None}
             may_hold = [
@@ -154,7 +155,10 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def calls(self) -> pl.Expr:
-        """Return an expression that is true for selected calls. Unknown times are in no span."""
+        """Return an expression that is true for selected calls.
+
+        With `since` or `until`, calls with an unknown time are not selected.
+        """
         chosen = pl.lit(value=True)
         if self.tools:
             chosen &= GatheredCalls.tool.col.is_in(self.tools).fill_null(value=False)

@@ -1,7 +1,8 @@
 """Computes the `usage` table: aggregates of tool calls, per session, tool and hour.
 
 Questions about rates read this table instead of ten million calls. `tables.usage.Usage` declares
-the aggregates; `tables.usage_sums` computes the same in SQL, and a test compares the two.
+the aggregates; `tables.usage_sums` computes the same aggregates in SQL, and a test compares the
+results.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
     tools = tools.with_columns(hour, *_chain_flags(tools))
     for name, value in FACTS.items():
         tools = tools.with_columns(pl.sql_expr(value).alias(name))
-    # Compute values for all rows at once before aggregating: groups are many and small.
+    # Compute values for all rows before aggregating, because the groups are many and small.
     values = {
         f"value_{name}": _value(column)
         for name, column in AGGREGATES.items()

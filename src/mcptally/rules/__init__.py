@@ -2,10 +2,10 @@
 
 May import `tables`, `redaction`, `toml_files` and `errors`. A rule file is a list of `[[rule]]`
 tables. Every rule has an id (`group.name`; never reused, because old reports quote it), a title, a
-source (a section of a specification with its revision, a seed document, or "mcptally"), examples on
-which it must fire and examples on which it must stay silent. The module that reads a file declares
-the other fields as a subclass of `Rule`. `measured.json` contains measured counts per rule, written
-by `python -m tests.benchmarks.calibrate`.
+source (a section of a specification with its revision, a seed document, or "mcptally"), examples
+that it must match and examples that it must not match. The module that reads a file declares the
+other fields as a subclass of `Rule`. `measured.json` contains measured counts per rule, written by
+`python -m tests.benchmarks.calibrate`.
 """
 
 import functools
@@ -29,10 +29,10 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
-    """Examples on which the rule must fire: strings for text rules; for other rules see their
-    class."""
+    """Examples that the rule must match: strings for text rules; the class of another rule
+    describes its examples."""
     silent: tuple[Any, ...] = ()
-    """Examples on which the rule must stay silent."""
+    """Examples that the rule must not match."""
     note: str = ""
     """Further explanation, in sentences."""
 

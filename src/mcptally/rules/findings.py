@@ -47,11 +47,13 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     about: About
     """The subject of the rule: a file, a message, a call, …"""
     since: str = ""
-    """The first revision that the rule applies to; if empty, all, including unknown ones."""
+    """The first revision to which the rule applies; if empty, the rule applies to all revisions,
+    including unknown ones."""
     until: str = ""
-    """The last revision that the rule applies to; if empty, it also applies to later ones."""
+    """The last revision to which the rule applies; if empty, the rule also applies to later
+    revisions."""
     apart_from: tuple[str, ...] = ()
-    """Revisions in between to which the rule does not apply."""
+    """Revisions between `since` and `until` to which the rule does not apply."""
     document: str = ""
     """The seed document's requirement, if its program behaves differently."""
     program: str = ""
@@ -77,7 +79,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
     @property
     def revisions(self) -> tuple[str, ...]:
-        """Revisions that the rule applies to; if empty, all, including unknown ones."""
+        """Revisions to which the rule applies; if empty, all revisions, including unknown ones."""
         if not self.since:
             return ()
         last = REVISIONS.index(self.until or REVISIONS[-1])
@@ -111,7 +113,7 @@ def make_findings(
     evidence: str | pl.Expr | None = None,
     path: str | pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Return one finding of the rule `name` per row whose revision the rule applies to.
+    """Return a finding of the rule `name` for each row to whose revision the rule applies.
 
     Args:
         name: the rule's id.
@@ -119,7 +121,8 @@ def make_findings(
             rule only applies to some revisions.
         message: the text, or an expression for it.
         evidence: the name of a column, or an expression, with the offending value.
-        path: a JSON Pointer, the name of a column with one, or an expression for one.
+        path: a JSON Pointer, the name of a column of JSON Pointers, or an expression for a JSON
+            Pointer.
 
     Raises:
         RuleError: no rule has this id.
@@ -133,7 +136,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Return `rows` with only the columns needed: filters copy all columns."""
+    """Return `rows` with only the needed columns, because filters copy all columns."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 
@@ -177,7 +180,7 @@ def _findings(
 
 
 class _Column(NamedTuple):
-    """Cached expressions for a column of `Findings`; creating them takes longer than the query."""
+    """Cached expressions for a column of `Findings`. Creating them takes longer than the query."""
 
     dtype: pl.DataType
     value: pl.Expr
@@ -205,7 +208,7 @@ class Check(NamedTuple):
 
 
 def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
-    """Yield the findings of many checks on the same rows, testing all conditions in one pass."""
+    """Yield the findings of many checks on the same rows. All conditions are tested in one pass."""
     rows = _collected(rows)
     if not rows.height:
         return

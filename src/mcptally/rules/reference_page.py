@@ -51,10 +51,10 @@ FIRST: Final = (
     "source",
     "note",
 )
-"""The fields that are shown first."""
+"""The fields of a rule that are shown first."""
 
 EXAMPLES: Final = ("fires", "silent")
-"""The fields that are shown last."""
+"""The fields of a rule that are shown last."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ CHECK_SECONDS: Final = 30.0
 """Seconds without a result after which the cluster is checked for workers."""
 
 EMPTY_CHECKS: Final = 10
-"""Number of consecutive checks without a worker after which the run ends: clusters scale slowly."""
+"""Number of consecutive checks without a worker after which the run ends. Clusters scale slowly."""
 
 ANSWER_SECONDS: Final = 60.0
 """Time limit in seconds for a cluster to start, and for workers to answer other requests."""
@@ -57,8 +57,8 @@ def connected(
 
     Args:
         scheduler: address of the cluster, or the path of a scheduler file (`*.json`); if None, the
-            one in Dask's configuration (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on this
-            machine.
+            scheduler in Dask's configuration (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on
+            this machine.
         client: a client that is already connected.
         jobs: workers of a cluster on this machine.
         upload_url: the URL below which workers put their files, if they do not write into the
@@ -79,7 +79,7 @@ def connected(
 def _client(address: str) -> "distributed.Client":
     try:
         if address.endswith(".json"):
-            known = json.loads(Path(address).read_bytes())  # Dask would wait for the file
+            known = json.loads(Path(address).read_bytes())  # Dask itself would wait for the file
             return distributed.Client(known["address"], set_as_default=False)
         return distributed.Client(address, set_as_default=False)
     except (OSError, ValueError, LookupError, TypeError) as error:  # not a scheduler file
@@ -107,7 +107,7 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
             )
 
     with contextlib.ExitStack() as closing:
-        with _interrupt_afterwards():  # a partly started cluster cannot be closed
+        with _interrupt_afterwards():  # a cluster that is only partly started cannot be closed
             cluster = closing.enter_context(_within(ANSWER_SECONDS, start))
         yield closing.enter_context(distributed.Client(cluster, set_as_default=False))
 
@@ -153,7 +153,7 @@ def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterat
 def _second_interrupt_kills() -> Iterator[None]:
     """Let the first Ctrl-C end the run, and the second kill this process.
 
-    The child processes end too, and the store stays unchanged.
+    When this process is killed, its child processes end too, and the store stays unchanged.
     """
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -180,7 +180,7 @@ def _interrupt_afterwards() -> Iterator[None]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level for clusters started here, since mcptally reports important events itself."""
+"""Log level for clusters that mcptally starts, since it reports important events itself."""
 
 
 class DaskEngine:
@@ -343,8 +343,8 @@ class DaskPool:
                 waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
-            # Cancel only after an error. Without one, Dask may be rerunning a dead worker's tasks,
-            # whose results are still needed.
+            # Cancel only after an error. Without an error, Dask may be rerunning a dead worker's
+            # tasks, whose results are still needed.
             self.client.cancel([future for future in waiting if not future.done()])
             raise
 

@@ -1,7 +1,7 @@
 """Defines the Dask tasks of a run: gather a partition, and finish it.
 
 When a worker dies, Dask repeats its tasks on another worker, so a task depends only on its
-arguments. A gathered partition waits in the scratch folder of its worker; if that folder is gone,
+arguments. A gathered partition waits in the scratch folder of its worker; if the folder is gone,
 the partition is gathered again.
 """
 
@@ -42,7 +42,8 @@ _ENDED: Final[set[str]] = set()
 """Names of runs that have ended; their remaining tasks must leave no files."""
 
 _ONE_AT_A_TIME: Final = threading.Lock()
-"""Serializes a worker's threads: memory is planned per process, for one partition at a time."""
+"""Lock that serializes a worker's threads, because memory is planned per process for one partition
+at a time."""
 
 
 def versions() -> dict[str, str]:
@@ -77,8 +78,8 @@ class SavedPartition:
     def __sizeof__(self) -> int:
         """Return twice the transcript's size; Dask uses it to choose the next task's worker.
 
-        Another worker would have to gather the partition again. That takes about as long as
-        sending twice the transcript at the 100 MB/s that Dask assumes.
+        On another worker, the partition would have to be gathered again, which takes about as long
+        as sending twice the transcript at the 100 MB/s that Dask assumes.
         """
         return 2 * self.transcript_bytes
 
@@ -111,7 +112,8 @@ def finish(
     Args:
         run: the run.
         saved: the partition as saved by the last worker that gathered it.
-        report: the report from gathering it; the archive's context was built from this report.
+        report: the report from gathering the partition; the archive's context was built from this
+            report.
         settings: the settings for finishing the partition.
         context: facts from the whole archive about the partition's servers and tools.
 
@@ -161,9 +163,9 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
 def _draft(work: Path) -> Iterator[Path]:
     """Yield a temporary folder whose files are renamed into the work folder at the end.
 
-    A cluster's scheduler may give a partition to a second worker while the first is still writing
-    it. So a part must never be visible half written, and a work folder that was removed at the end
-    of its run must not be created again.
+    A cluster's scheduler may give a partition to a second worker while the first worker is still
+    writing it. So an incomplete part must never be visible, and a work folder that was removed at
+    the end of its run must not be created again.
     """
     draft = work / f"draft-{secrets.token_hex(4)}"
     draft.mkdir()
@@ -185,7 +187,7 @@ def _draft(work: Path) -> Iterator[Path]:
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
     """Remove the run's files from the worker's scratch folder, and stop tasks from writing.
 
-    This is not a task, so Dask passes the worker as `dask_worker`.
+    The function is not a task, so Dask passes the worker as `dask_worker`.
     """
     _ENDED.add(run.name)
     shutil.rmtree(_scratch(dask_worker) / run.name, ignore_errors=True)
@@ -193,7 +195,8 @@ def clear(run: DaskRun, dask_worker: Any = None) -> None:
 
 def dask_setup(_worker: object) -> None:
     """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster that mcptally started."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started the run ends this one
+    # The process that started the run ends this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def sees(folder: Path) -> bool:

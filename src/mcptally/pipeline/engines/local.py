@@ -99,7 +99,7 @@ class LocalPool:
             for number in mine:
                 yield "finish", (number, context_of(number))
 
-        # Start with the latest partition: it is still unpacked in memory.
+        # Start with the latest partition, because it is still unpacked in memory.
         own = {process: tasks(mine[::-1]) for process, mine in self._by_owner(numbers).items()}
         for _, (method, _), written in self.run(own=own):
             if method == "finish":
@@ -163,7 +163,7 @@ class _Answer(NamedTuple):
 
     process: int
     task: Task | None
-    """None if the process died."""
+    """The task, or None if the process died."""
     result: Any = None
     error: BaseException | None = None
 
@@ -201,7 +201,7 @@ class _Child:
         self.answered = 0
         """Number of answers that `LocalPool.run` has consumed."""
         self.unsent: Exception | None = None
-        """The error due to which a task could not be sent."""
+        """The error because of which a task could not be sent."""
         self.process = context.Process(
             target=_serve,
             args=(theirs, work, memory),
@@ -216,7 +216,7 @@ class _Child:
         threading.Thread(target=self._receive_all, daemon=True).start()
 
     def send(self, task: Task) -> None:
-        with self.sending:  # two threads send, so keep both queues in the same order
+        with self.sending:  # two threads send, so keep `shared` and `sent` in the same order
             self.sent.append(task)
             self.sent_in_all += 1
             self.outbox.put(task)
@@ -296,11 +296,12 @@ def _child_environment() -> Iterator[None]:
 def interrupts_blocked() -> Iterator[None]:
     """Block SIGINT in this thread, and permanently in child processes started in the block.
 
-    Without this, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
+    Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
     from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
 
-    resource_tracker.ensure_running()  # starting it would unblock SIGINT
+    # Start the resource tracker before, because its start unblocks SIGINT.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -312,7 +313,8 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
     """Run tasks from the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
-        # Without this, the process would outlive a killed parent.
+        # Let the system end this process with its parent: otherwise, it would outlive a killed
+        # parent.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     worker = PartitionWorker(work, memory)
     while True:
@@ -332,7 +334,7 @@ def _answer(
     """Return the result of a task, or the error to raise in the parent."""
     try:
         return method(*arguments), None
-    except (McptallyError, OSError) as error:  # for example, a full disk
+    except (McptallyError, OSError) as error:  # an error such as a full disk
         return None, error
     except Exception:  # noqa: BLE001  (the parent reports it)
         return None, RuntimeError(f"in another process:\n{traceback.format_exc()}")

@@ -33,10 +33,13 @@ class WorkerPool(Protocol):
     ) -> None: ...
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather and keep partitions; yield each number and report in the order of completion."""
+        """Gather and keep partitions.
+
+        Yield each partition's number and report in order of completion.
+        """
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Delete gathered partitions, whose files will be gathered again with others."""
+        """Delete gathered partitions, whose files are gathered again together with other files."""
 
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings

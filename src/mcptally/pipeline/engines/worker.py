@@ -75,7 +75,7 @@ class FinishSettings(msgspec.Struct, frozen=True):
 
     judging: ScoringRules
     payloads: bool
-    """Whether to keep arguments, responses and their text."""
+    """Whether to keep arguments, responses and the responses' text."""
 
 
 def gather_files(
@@ -100,7 +100,7 @@ def gather_files(
     left_out = 0
     slices = gather_slices(files, names, partition.selection, slicing, partition.span)
     for part in slices.parts:
-        # Copy: a slice would keep the frame's whole text buffer in memory.
+        # Copy, because a slice would keep the frame's whole text buffer in memory.
         ids, labels = (
             part.recordings.get_column(each.name).to_list()
             for each in (Recordings.recording, Recordings.server)
@@ -112,10 +112,10 @@ def gather_files(
         if slices.several:
             folders.append(folder / f"{len(folders):04d}")
             save(folders[-1], part)
-            # Write to a file: the frames would keep the texts of all calls in memory.
+            # Write to a file, because the frames would keep the texts of all calls in memory.
             (slicing.folder / SUMMARIES).mkdir(parents=True, exist_ok=True)
             parts.write_summary(slicing.folder, folders[-1].name, summary)
-            del part, summary  # free it before the next slice is gathered
+            del part, summary  # free the slice before the next slice is gathered
     if folders:
         summary = {
             kind: pl.read_parquet(slicing.folder / SUMMARIES / kind / "*.parquet") for kind in KINDS
@@ -223,7 +223,7 @@ def finish_and_write(
     with PartWriter(work, f"{number:06d}") as writer:
         for each in _slices(part):
             tables = finish(each, context, settings.judging, payloads=settings.payloads)
-            del each  # free it before the next slice is loaded
+            del each  # free the slice before the next slice is loaded
             for table, frame in tables.items():
                 rows[table.name] += writer.write(table, frame)
             for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
@@ -260,7 +260,7 @@ class PartitionWorker:
         return report
 
     def _put_away(self) -> None:
-        """Pack the latest partition, or write it to the work folder, to make room for the next."""
+        """Pack the latest partition or write it to the work folder, to free memory for the next."""
         if self.latest is None:
             return
         number, size, part = self.latest
