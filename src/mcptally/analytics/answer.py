@@ -29,8 +29,8 @@ class Answer(duckdb.DuckDBPyRelation):
     """A DuckDB relation that a notebook shows as a table with bars and intervals.
 
     A notebook shows the first 20 rows with secrets masked and, for a predefined question, the same
-    columns as `mcptally query`. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return everything as
-    recorded. Threads may share an answer.
+    columns as `mcptally query`. `.pl()`, `.df()`, `.arrow()` and `.fetchall()` return all rows,
+    with texts as recorded. Threads may share an answer.
     """
 
     __slots__ = ()

@@ -19,8 +19,9 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
 """Maps each filter to the tables that contain its valid values."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
-"""Questions that compute a tool's rows from calls to this tool only. Here, the filters `server` and
-`tool` select calls, which is faster than selecting rows from the answer for all tools."""
+"""Questions that compute a tool's rows only from calls to this tool. For these questions, the
+filters `server` and `tool` select calls, which is faster than selecting rows from the answer for
+all tools."""
 
 
 def answer(connections: Connections, question: str, filters: Filters) -> Answer:
@@ -36,7 +37,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             f"no question is called {question!r}{near(question, question_titles())}"
             f"; there are: {', '.join(question_titles())}"
         )
-    # Do not create a view for the question itself: DuckDB would bind its SQL twice.
+    # Do not create a view for the question itself, because DuckDB would bind its SQL twice.
     source = f'({views.all_texts()[question]}\n) AS "{question}"'
     if not given:
         return connections.answer(f"SELECT * FROM {source}", question)

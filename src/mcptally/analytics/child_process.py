@@ -6,7 +6,7 @@ after the time limit, and the operating system enforces the memory limit. A chil
 second to start, so it is reused; a child that was killed or ran out of memory is replaced.
 
 Calls and answers are frames on the child's stdin and stdout: a kind (one byte), a length (eight
-bytes) and the content. The parent pickles calls; answers are bytes that it never unpickles.
+bytes) and the content. The parent pickles calls, but never unpickles answers.
 """
 
 import collections
@@ -43,8 +43,8 @@ START_SECONDS: Final = 120.0
 HEADROOM: Final = 256 << 20
 """Bytes that a child may allocate in addition to 1.25 times its memory limit.
 
-This covers Arrow's copy of an answer, stacks, and memory cached by allocators. With half as much,
-grouping 20 million rows within 500 MB sometimes failed."""
+This covers Arrow's copy of an answer, stacks, and memory cached by allocators. With half of this
+headroom, grouping 20 million rows within 500 MB sometimes failed."""
 
 _ADVICE: Final = "ask for less: one server, a shorter time, fewer columns"
 
@@ -61,11 +61,11 @@ _START: Final = (
 
 
 class _MemoryError(Exception):
-    """The child ran out of memory; the message is DuckDB's or Python's."""
+    """Raised if the child ran out of memory; the message comes from DuckDB or Python."""
 
 
 class _KilledError(Exception):
-    """The child was killed before it answered."""
+    """Raised if the child was killed before it answered."""
 
 
 class CancellableCall:
@@ -170,10 +170,11 @@ class ChildProcessPool:
         Raises:
             QueryError: the function exceeded its time or memory limit, all processes are busy, or
                 the call was cancelled.
-            McptallyError: the function raised it; an underlying DuckDB error is its `__cause__`.
+            McptallyError: the function raised this error; an underlying DuckDB error is its
+                `__cause__`.
         """
         if seconds is not None:
-            seconds = min(threading.TIMEOUT_MAX, seconds)  # maximum time to wait for a lock
+            seconds = min(threading.TIMEOUT_MAX, seconds)  # the maximum time to wait for a lock
         if not self._places.acquire(timeout=seconds):
             raise QueryError(
                 f"{PROCESSES} other queries are still running after {seconds:g} s; try again"
@@ -208,7 +209,7 @@ class ChildProcessPool:
     def _idle(self) -> "_Child | None":
         """Return a live process that waits for a call, or None."""
         while self._free:
-            with contextlib.suppress(IndexError):  # another thread took it
+            with contextlib.suppress(IndexError):  # another thread took the process
                 if (child := self._free.pop()).is_alive():
                     return child
         return None
@@ -266,7 +267,7 @@ class _Child:
 
     def _send(self, message: Any) -> None:
         assert self._process.stdin is not None  # noqa: S101  (it is a pipe)
-        with contextlib.suppress(BrokenPipeError):  # reading the answer will report the error
+        with contextlib.suppress(BrokenPipeError):  # the error is reported when the answer is read
             _write(self._process.stdin, _ANSWER, pickle.dumps(message))
 
     def _receive(self) -> bytes:
@@ -346,7 +347,7 @@ def _main() -> None:
     # A core dump would contain recorded traffic.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keeps print() out of the frames
+    os.dup2(2, 1)  # `print` must not write into the frames
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
@@ -364,9 +365,9 @@ def _main() -> None:
         given = calls.get()
         kind, content = _outcome(functools.partial(function, *given))
         _write(answers, kind, content)
-        if kind == _ERROR:  # after an ordinary error, the child can handle another call
+        if kind == _ERROR:  # ordinary errors do not end the child, which can handle further calls
             kind = _ANSWER
-    os._exit(0)  # skips DuckDB's reports about registered functions
+    os._exit(0)  # skip the exit handlers, in which DuckDB reports registered functions as leaks
 
 
 def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:

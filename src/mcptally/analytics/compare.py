@@ -1,7 +1,8 @@
 """Compares every metric of every tool and server in two stores, and summarises the changes.
 
 The statistics are computed in SQL (`queries/compare/`) on both stores in one DuckDB connection.
-This module runs the SQL and words the summary. docs/explanation/statistics.md explains the numbers.
+This module runs the SQL and writes the summary. docs/explanation/statistics.md explains the
+numbers.
 """
 
 import dataclasses
@@ -41,26 +42,26 @@ METRICS: Final = (
 )
 """The compared metrics, each with its family of tests and its weight within the family.
 
-The false-discovery rate is controlled per family. Metrics starting with `ln_` are compared as
-ratios of geometric means."""
+The false-discovery rate is controlled per family. Metrics whose names start with `ln_` are compared
+as ratios of geometric means."""
 
 COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
-"""Names of the metrics in a comparison. The last one is reported but not tested."""
+"""Names of the metrics in a comparison. The last metric is reported but not tested."""
 
 HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
-"""Metrics for which higher is better; for all others, lower is better."""
+"""Metrics for which a higher value is better; for all other metrics, a lower value is better."""
 
 OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
 """Kinds of change omitted from tables for humans. SQL embeds the tuple's `repr` as a list."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
-"""A tool is tested only if both stores have at least this many sessions and calls."""
+"""Minimum number of sessions and of calls in each store for a tool to be tested."""
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""A rate is tested only if, in both stores together, its event occurs and fails to occur at least
-`MIN_EVENTS` times each, and in at least `MIN_EVENT_SESSIONS` sessions each."""
+"""A rate is tested only if, in both stores together, at least `MIN_EVENTS` calls have its event and
+at least `MIN_EVENTS` calls do not, each in at least `MIN_EVENT_SESSIONS` sessions."""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25
@@ -125,7 +126,7 @@ class Side(NamedTuple):
     made_by: str | None = None
     """The version of mcptally that wrote the store."""
     filters: Collection[str] = ()
-    """Names of the filters that select the calls to compare; `compare` takes the values."""
+    """Names of the filters that select the calls to compare; `compare` gets their values."""
 
 
 def compare(
@@ -146,7 +147,8 @@ def compare(
         StoreError: a table is missing or damaged, or lacks a column.
     """
     pairs, changes, p95 = _sql("pairs"), _sql("changes"), _sql("p95")
-    # Create only the questions needed: creating all takes longer than comparing small stores.
+    # Create only the needed questions, because creating all takes longer than comparing small
+    # stores.
     read = texts_read(f"{pairs}{changes}{p95}")
     connection = connect(new.memory or base.memory)
     for name, value in filters.items():
@@ -158,7 +160,7 @@ def compare(
             created = create_tables(connection, side.files, side.filters)
             create_questions(connection, {n: text for n, text in read.items() if n not in created})
         if side.filters:
-            # Store the rows: the view would aggregate the calls again each time it is read.
+            # Store the rows, because the view would aggregate the calls again each time it is read.
             connection.execute("CREATE TABLE counted AS FROM usage")
             connection.execute("CREATE OR REPLACE VIEW usage AS FROM counted")
     connection.execute("USE memory")
@@ -341,7 +343,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Return the changes in one direction; omit the failure rate if the confidence changed too."""
+    """Return the changes in one direction; if the confidence changed, omit the failure rate."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 

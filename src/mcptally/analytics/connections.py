@@ -1,6 +1,6 @@
 """Opens DuckDB connections to a store, with its tables and questions as views.
 
-Since SQL may come from an untrusted source, a connection can read only the store's tables.
+A connection can read only the store's tables, since SQL may come from an untrusted source.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from mcptally.tables.all_tables import TABLES
 TABLE_NAMES: Final = frozenset(table.name for table in TABLES)
 """Names of all tables."""
 PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
-"""Tables that repeat text from calls."""
+"""Tables that contain text from calls."""
 
 
 class Connections:
@@ -39,7 +39,7 @@ class Connections:
         has_payloads: whether the store contains arguments and results.
         masked: whether the tables are copies without secrets (`masked_tables`), to allow untrusted
             SQL.
-        exact: whether Arrow data keeps DuckDB's types, which other programs cannot read.
+        exact: whether Arrow data has DuckDB's own types, which other programs cannot read.
 
     Raises:
         StoreError: the constructor found no store, or one that this version cannot read.
@@ -143,13 +143,13 @@ class Connections:
             texts: SQL of the questions and of everything that they read, by name.
             filters: the filters that the views apply.
             payloads: whether a query may read a table in `PAYLOAD_TABLES`. Masking these tables
-                takes longer than most questions, many of which do not read them.
+                takes longer than most questions, and many questions do not read the tables.
         """
         without_payloads = (
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
         )
         connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
-        # Create only missing views: each takes 0.01 s.
+        # Create only missing views, because each takes 0.01 s.
         with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
@@ -170,7 +170,7 @@ class Connections:
             query: SQL that contains the question's text as a subquery.
             question: name of the question.
             params: the query's parameters.
-            filters: filters that the views apply → their values.
+            filters: maps the filters that the views apply to their values.
 
         Raises:
             StoreError: the store lacks a column, because an older version wrote it.

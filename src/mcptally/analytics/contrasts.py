@@ -9,7 +9,8 @@ from typing import Any, Final
 from mcptally.redaction.display import clean_line, cut, mask_text
 
 MOST: Final = 0.5
-"""A group is flaky if at least this share of its failing calls have arguments that also worked."""
+"""Minimum share of a group's failing calls whose arguments also worked, for the group to be
+flaky."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -121,9 +122,9 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    `way` names the failures that are counted, which are those with the group's error. All calls to
-    the tool count, including those with other errors. In a large archive, only a sample of sessions
-    counts, and the sentence says so. If nothing distinguishes the failing calls, the sentence
+    `way` names the counted failures, which have the group's error. The numbers of calls include all
+    calls to the tool, also calls with other errors. In a large archive, they include only a sample
+    of sessions, and the sentence says so. If nothing distinguishes the failing calls, the sentence
     states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:
@@ -152,7 +153,7 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what the calls in a problem's largest group have in common; None if nothing."""
+    """Return what the calls in a problem's largest group have in common, in words, or None."""
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):
@@ -164,7 +165,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Return a sentence about whether a failing call always fails; None if not repeated."""
+    """Return a sentence about whether a repeated call always fails; None if it is not repeated."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None

@@ -1,9 +1,9 @@
 """Predicts from a store whether a server would accept a call (the validation protocol, offline).
 
 If the server itself has validated the same tool, definition and arguments before, its answer is
-returned. Otherwise there are three checks: the schema, the arguments' semantics, and earlier calls
-with the same paths, tables, keys and addresses. What cannot be checked offline is listed as
-unchecked.
+returned. Otherwise, three things are checked: the schema, the arguments' semantics, and earlier
+calls with the same paths, tables, keys and addresses. Arguments that cannot be checked offline are
+listed as unchecked.
 """
 
 import dataclasses
@@ -38,10 +38,10 @@ from mcptally.wire.nesting import (
 )
 
 MIN_CALLS: Final = 5
-"""An argument is compared with earlier values only if at least this many calls succeeded."""
+"""Minimum number of successful calls for an argument to be compared with earlier values."""
 
 RECENT: Final = 10_000
-"""An argument is compared with the values in this many of the latest successful calls."""
+"""Number of latest successful calls with whose values an argument is compared."""
 
 MAX_TEXT: Final = 300
 """Maximum number of characters shown of a recorded text."""
@@ -49,7 +49,7 @@ MAX_TEXT: Final = 300
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a dry run, and where it comes from."""
+    """The result of a dry run, and the source of the result."""
 
     valid: bool
     errors: list[str]
@@ -222,7 +222,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield warnings about numbers and words unlike the values in recent successful calls."""
+        """Yield warnings about numbers and words that are unusual in recent successful calls."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):

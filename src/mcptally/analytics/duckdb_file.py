@@ -34,7 +34,7 @@ from mcptally.tables.all_tables import TABLES
 FILE: Final = VIEWS
 """Name of the file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
-"""The file has this DuckDB version's storage format, which later versions can also read."""
+"""DuckDB version whose storage format the file has; later versions can also read the file."""
 
 
 def refresh(folder: Path) -> None:
@@ -42,7 +42,7 @@ def refresh(folder: Path) -> None:
 
     Does nothing if the store is not writable.
     """
-    # Ignore damaged tables here: opening the store reports them.
+    # Ignore damaged tables, which are reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
         if not views_are_current(folder):
             write(folder)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WORDS_SHOWN: Final = 8
 """Maximum number of a text's terms in an explanation."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
-"""Maximum number of transcript bytes to read for one call; half of it for a batch of calls."""
+"""Maximum number of transcript bytes to read for one call; for a batch of calls, half as many."""
 
 
 def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
@@ -173,7 +173,7 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """The reasons for a call's verdict: values for the fields with these names in `Explanation`."""
+    """The reasons for a call's verdict: values for the fields of `Explanation` with these names."""
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]
@@ -256,7 +256,7 @@ WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
 def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
     """Read the frames and the stderr around each row of `calls` from the transcripts."""
     if not store.has_payloads:
-        # The user chose a store without payloads: do not read them from transcripts.
+        # The user chose a store without payloads, so do not read payloads from transcripts.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
     answered = frame.filter(Calls.answered_at.col.is_not_null() | Calls.response.col.is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]

@@ -16,7 +16,7 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, UNKNOWN, VERDICTS, Verdic
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
-"""Smallest contribution to print; the JSON contains all of them."""
+"""Smallest contribution that is printed; the JSON contains all contributions."""
 MATCH_SHOWN: Final = 120
 """Maximum number of characters to print of a matched text."""
 
@@ -35,21 +35,21 @@ class Explanation:
     """Lines of the server's stderr: up to 5 from the second `before` the request, up to 40 from
     `during` the call, and up to 20 from the second `after` the reply."""
     not_read: str | None
-    """Why the transcript was not read; None if it was."""
+    """Why the transcript was not read; None if it was read."""
     rules: list[dict[str, Any]]
     """The matching verdict rules in order of precedence, each with the `matched` text."""
     contributions: list[dict[str, Any]]
     """The evidence for and against the verdict, largest first: `evidence` (a rule, or a feature
     that several rules share), `rules` (their ids) and `weight` (change in the log odds)."""
     probabilities: dict[str, float]
-    """Maps verdicts to probabilities (0 to 1); `ambiguous` only if it is the verdict. Empty if one
-    rule decides alone. `certainty` is the verdict's probability, or `hidden_certainty` if that is
-    lower."""
+    """Maps verdicts to probabilities (0 to 1). `ambiguous` is included only if it is the verdict.
+    Empty if one rule decides alone. `certainty` is the verdict's probability, or `hidden_certainty`
+    if `hidden_certainty` is lower."""
     text_model: dict[str, float]
     """Maps verdicts to the text model's probabilities, which `probabilities` pools with the rules.
     Empty if one rule decides alone."""
     words: list[tuple[str, float]]
-    """The terms with the most weight in the text model, for (above 0) or against the verdict."""
+    """The terms with the most weight in the text model. A weight above 0 supports the verdict."""
     hidden_rule: dict[str, Any] | None
     """The rule that decided whether the result contains a hidden error."""
     findings: list[dict[str, Any]]
@@ -58,9 +58,9 @@ class Explanation:
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if requested."""
     repetition: dict[str, Any] | None = None
-    """Of the tool's completed calls: how many have the same arguments and how many of those failed;
-    how many have others and how many of those worked. None if this call's outcome or arguments are
-    unknown."""
+    """Numbers of the tool's completed calls: calls with the same arguments, how many of these
+    failed, calls with other arguments, and how many of these worked. None if this call's outcome or
+    arguments are unknown."""
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; not set by `explain_calls`."""
 

@@ -2,8 +2,9 @@
 
 Time, client and model select *calls*: an answer is computed from these calls only. Server and tool
 select *rows* of the answer, so that a tool's scores are the same as without the filter; if the
-answer has no such column, they also select calls. An answer that compares clients (`COMPARED`) is
-computed from all clients' calls, so here client and model select rows.
+answer has no column for the server or the tool, the two filters also select calls. An answer that
+compares clients (`COMPARED`) is computed from all clients' calls, so client and model select rows
+of it.
 """
 
 import datetime
@@ -142,7 +143,8 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "since": _COUNTED_PLACE,
         "until": _COUNTED_PLACE,
     },
-    # `tools` does not record who requested a listing, so `client` and `model` do not restrict it.
+    # The table `tools` does not record who requested a listing, so `client` and `model` do not
+    # restrict it.
     Tools.name: {
         "server": "server = getvariable('server')",
         "tool": "tool = getvariable('tool')",
@@ -152,8 +154,8 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Maps each table and filter to an SQL condition for the table's rows.
 
-Filter values are DuckDB variables. A condition may refer to tables above it, which are then
-filtered views.
+Filter values are DuckDB variables. A condition may refer to tables above it in this list, which are
+then filtered views.
 """
 
 _BY_COLUMN: Final = {
@@ -161,7 +163,8 @@ _BY_COLUMN: Final = {
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Maps columns to SQL conditions for all other tables; a table's first such column applies."""
+"""Maps columns to SQL conditions for all other tables. For a table, the first of these columns that
+it has applies."""
 
 ORDER: Final = (
     *_PREDICATES,

@@ -1,4 +1,4 @@
-"""Caches answers, so that each is computed only once, even if other questions read it."""
+"""Caches answers, so that each answer is computed only once, even if other questions read it."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from mcptally.analytics.connections import Connections, as_query_errors
 
 
 class KeptAnswers:
-    """A cache of unfiltered answers about a store, as it was when the cache was created.
+    """A cache of unfiltered answers about a store, in its state when the cache was created.
 
     Answers are stored as tables in a separate connection, where other questions read them.
     """

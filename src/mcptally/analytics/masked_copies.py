@@ -20,13 +20,16 @@ from mcptally.tables.calls import Calls
 _JOINED: Final = frozenset(
     {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
 )
-"""Columns used to join tables; a value must be masked in the same way in all tables."""
+"""Columns that join tables. A value in these columns must be masked in the same way in all
+tables."""
 
 
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield each table, its file, and a function that writes a copy (None without secrets).
+    """Yield each table, its file, and a function that writes a copy.
+
+    None for a file without secrets.
 
     Args:
         sources: one part's files by table, starting with `calls`.

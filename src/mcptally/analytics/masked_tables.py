@@ -7,8 +7,8 @@ secret, so untrusted SQL can read only these copies. Each part is copied when a 
 its table; a part without secrets is hard-linked. If the store is not writable, the copies are
 written to a temporary folder.
 
-A secret that is recognised in a call by its name or form is also masked where the same part repeats
-it without the name, for example in a reply, an error or a finding.
+A secret that is recognised in a call by its name or form is also masked where the same part of the
+store repeats the secret without its name, for example in a reply, an error or a finding.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
 WITHOUT_PAYLOADS: Final = frozenset({Usage.name, Tools.name, Recordings.name})
-"""Tables that are masked independently; all others repeat text from `calls`."""
+"""Tables that are masked independently. All other tables repeat text from `calls`."""
 
 
 class MaskedTables:
@@ -114,14 +114,14 @@ class MaskedTables:
             os.replace(draft, target)  # noqa: PTH105  (atomic on every system)
         finally:
             draft.unlink(missing_ok=True)
-        if not path.exists():  # a run removed it
+        if not path.exists():  # a run removed the folder
             target.unlink(missing_ok=True)
 
 
 def _link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
-    except OSError:  # a different file system, or one without links
+    except OSError:  # the copies are on another file system, or on a file system without links
         with contextlib.suppress(FileNotFoundError):
             target.unlink()
         shutil.copyfile(source, target)

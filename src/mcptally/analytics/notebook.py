@@ -1,7 +1,7 @@
 """Formats answers and calls as HTML and as text for notebooks.
 
-The HTML has no scripts, links, images or style sheets, so that code hosts show it, and Jupyter even
-in untrusted notebooks. Recorded text is escaped; the caller must mask secrets.
+The HTML has no scripts, links, images or style sheets. Code hosts therefore show it, and Jupyter
+shows it even in untrusted notebooks. Recorded text is escaped; the caller must mask secrets.
 """
 
 import html
@@ -16,9 +16,9 @@ from mcptally.tables.values import SHARE, cell_of, is_number
 MAX_CELL: Final = 160
 """Maximum number of characters in a cell."""
 LINE: Final = 32
-"""Texts longer than this many characters wrap within their cells."""
+"""Length in characters above which a text wraps within its cell."""
 FOLDED: Final = 2500
-"""Texts longer than this many characters are collapsed."""
+"""Length in characters above which a text is collapsed."""
 _BAR: Final = 80
 """Width of a bar in pixels."""
 _PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})
@@ -50,7 +50,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
 
 
 def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Return the same table as aligned text, without bars."""
+    """Return the table that `table` formats as HTML as aligned text, without bars."""
     cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
     cells = [[clean_line(_cut(text)) for text in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -72,7 +72,7 @@ def _cell(name: str, row: Mapping[str, Any], side: str) -> str:
 
 
 def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield HTML for a value's interval: as text, and as a bar that also shows the value."""
+    """Yield HTML for a value's interval, as text and as a bar that also shows the value."""
     value = row.get(name)
     whole = 100 if name in _PERCENT else 1 if SHARE.search(name) else 0
     if not whole or not isinstance(value, int | float) or not 0 <= value <= whole:

@@ -35,7 +35,8 @@ def open_session(
     """Start or continue a review of a store.
 
     Args:
-        store: the store; a masked one is reopened unmasked, as answers contain digests of texts.
+        store: the store. A masked store is opened again without masking, because answers contain
+            digests of texts.
         reviews: the file of answers; the default is in the same folder as the archive.
         who: the reviewer's name; by default, the user's name.
         server: only calls to this server.
@@ -59,7 +60,7 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
     if (server or tool) and not store.sql(
         f"SELECT 1 FROM calls WHERE {FILTERED} LIMIT 1", params=[server, tool]
     ).fetchall():
-        store.ask("tool_scores", server=server, tool=tool)  # suggests similar names
+        store.ask("tool_scores", server=server, tool=tool)  # the error suggests similar names
         raise UsageError(f"no call to server {server!r} and tool {tool!r} is counted by rates")
 
 
@@ -117,9 +118,9 @@ def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, An
 
     Keys: `call_id`, `server`, `tool`, `calls` (number in its group), `outcome`, `request`, `error`
     (text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`, `input_schema_state`
-    and its error, `others` (outcomes of identical calls, and what such failures have in common),
-    `verdict`, `fault` and `certainty` (null where an answer was applied), and `rules` (titles of
-    the matching rules).
+    and its error, `others` (outcomes of identical calls, and what failures in the group have in
+    common), `verdict`, `fault` and `certainty` (null where an answer was applied), and `rules`
+    (titles of the matching rules).
     """
     found = store.show(item.call_id)
     call = found.call

@@ -22,7 +22,7 @@ class SpillFolder:
         remove_abandoned()
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
         self._lock = _lock(self.path, wait=True)
-        while not self.path.exists():  # another process removed it before we locked it
+        while not self.path.exists():  # another process removed the folder before it was locked
             _unlock(self._lock)
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
             self._lock = _lock(self.path, wait=True)
@@ -36,7 +36,7 @@ class SpillFolder:
 def remove_abandoned() -> None:
     """Remove this user's spill folders whose processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # in use, or gone
+        with contextlib.suppress(OSError):  # the folder is in use, or gone
             if path.lstat().st_uid == os.getuid():
                 lock = _lock(path, wait=False)
                 shutil.rmtree(path, ignore_errors=True)
@@ -58,7 +58,7 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(folder)
-        if wait:  # Without file locks, other processes cannot remove the folder, either.
+        if wait:  # Without file locks, other processes do not remove the folder either.
             return None
         raise
     return folder

@@ -56,7 +56,7 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
         ("python_enable_replacements", "false"),
         ("autoload_known_extensions", "false"),
         ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # must be last
+        ("lock_configuration", "true"),  # locking the configuration must be the last step
     ):
         connection.execute(f"SET {setting} = {value}")
 
@@ -67,7 +67,7 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Reject SQL other than one SELECT, or EXPLAIN of one, that calls no forbidden function.
+    """Reject SQL unless it is one SELECT, or EXPLAIN of a SELECT, without forbidden functions.
 
     Function names are taken from the syntax tree of DuckDB's own parser, so quotes, comments and
     unusual white space cannot hide a call.

@@ -158,8 +158,8 @@ class Store:
     def keeping(self) -> Callable[[str], Answer]:
         """Return a function like `ask` that computes each question only once.
 
-        It caches answers, which other questions can read, and does not notice when a run replaces
-        the store.
+        The function caches answers, which other questions can read. It continues to use the cached
+        answers after a run replaces the store.
         """
         return self.ask if self._is_limited else KeptAnswers(self._connections).ask
 
@@ -184,8 +184,8 @@ class Store:
         try:
             return answer_of(connection, query, params)
         except QueryError:
-            # Retry with all questions: the query may refer to one in an unexpected way, and DuckDB
-            # can suggest names.
+            # Retry with all questions, because the query may refer to a question in an unexpected
+            # way, and so that DuckDB can suggest names.
             connection = self._connections.get_for(views.all_texts())
             return answer_of(connection, query, params)
 
@@ -205,7 +205,7 @@ class Store:
         """
         from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
-        # Rules must see the recorded texts, not the masked ones.
+        # Rules must be applied to the recorded texts, not to masked texts.
         recorded = Store(self.path, memory=self.memory) if self.masked else self
         found = retry_if_replaced(
             [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
@@ -309,8 +309,8 @@ class Store:
         Args:
             n: number of calls.
             sample: whether to draw a random sample of `n` calls, from which rates can be computed.
-                By default, the calls are examples from the groups of failed calls that are largest
-                and least certain.
+                By default, the calls are examples from the largest and least certain groups of
+                failed calls.
             server: only calls to this server.
             tool: only calls to this tool.
             who: the reviewer's name; by default, the user's name.
@@ -386,7 +386,7 @@ def retry_if_replaced(
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except Exception:  # raised by DuckDB, or by Arrow while it reads batches
+        except Exception:  # DuckDB raises these errors, or Arrow while it reads batches
             if [store.mark() for store in stores] == before:
                 raise
         else:

@@ -1,7 +1,8 @@
 """Creates DuckDB views of a store's tables and of every question in `queries/*.sql`.
 
 The first line of a question's file is a comment with the title. The second line, `-- Shows: a, b`,
-names the columns that a terminal shows. The third, `-- None: …`, says what an empty answer means.
+names the columns that a terminal shows. The third line, `-- None: …`, says what an empty answer
+means.
 
 A file whose name starts with `_` defines a view that questions share. With the second line `-- Of:
 per`, it defines a table macro with the parameter `per` instead; with `-- Value of: n`, a scalar
@@ -38,7 +39,8 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
-"""Maps views of all rows to their tables, whose own views contain only the selected rows."""
+"""Maps views of all rows to their tables. The views with the tables' own names contain only the
+selected rows."""
 
 
 # fmt: off  (one name per line would fill a page)
@@ -162,7 +164,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     connection.execute(IN_UTC)
-    # This pass takes 0.5 of the 0.7 s in which DuckDB 2.0 optimises `priorities`
+    # This optimizer pass takes 0.5 of the 0.7 s in which DuckDB 2.0 optimises `priorities`
     # (docs/design/questions.md).
     connection.execute("SET disabled_optimizers = 'projection_pullup'")
     sql_functions.register(connection)
@@ -327,14 +329,17 @@ def _created_object(name: str, text: str, *, computed: bool) -> str:
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
     if second.startswith("-- Of: "):
-        # With a macro, DuckDB computes only the requested level.
+        # Create a macro, so that DuckDB computes only the requested level.
         return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
     kind = "TABLE" if computed and not name.startswith("_") else "VIEW"
     return f'{kind} "{name}" AS'
 
 
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Create questions that need only DuckDB's own functions; return the others' names."""
+    """Create the questions that need only DuckDB's own functions.
+
+    Return the names of the others.
+    """
     return list(_create_what_binds(connection, all_texts()))
 
 

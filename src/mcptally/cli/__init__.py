@@ -110,7 +110,8 @@ class _Lazy(click.Group):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        arguments = [*getattr(ctx, "_protected_args", ()), *ctx.args]  # `invoke` clears them
+        # `invoke` clears the arguments.
+        arguments = [*getattr(ctx, "_protected_args", ()), *ctx.args]
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -207,7 +208,7 @@ def main() -> None:
             code = cli(standalone_mode=False, prog_name="mcptally") or Exit.DONE
         except SystemExit as end:
             code = end.code
-        sys.stdout.flush()  # while write errors are still caught
+        sys.stdout.flush()  # flush now, while write errors are still caught
     except click.ClickException as error:
         sys.stderr.write(f"mcptally: {_usage_problem(error)}\n")
         code = error.exit_code
@@ -222,7 +223,8 @@ def main() -> None:
         failed = _os_error(error)
         sys.stderr.write(f"mcptally: {failed}\n")
         code = failed.exit_code
-    # Exit outside the handler: this first closes objects that the error refers to, such as a store.
+    # Exit outside the handler, so that objects to which the error refers, such as a store, are
+    # closed first.
     sys.exit(code)
 
 
@@ -273,7 +275,7 @@ def _escape_unknown_characters() -> None:
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """Return JSON escapes for characters that cannot be encoded, since the output may be JSON."""
+    """Return JSON escapes for characters that cannot be encoded. The output may be JSON."""
     found = cast("UnicodeEncodeError", error)
     units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
@@ -294,7 +296,7 @@ class _Stdout(io.FileIO):
 def _name_stdout() -> None:
     """Give errors from writing to stdout the file name `stdout`."""
     old: TextIO = sys.stdout
-    if type(old) is io.TextIOWrapper:  # unless a test replaced it
+    if type(old) is io.TextIOWrapper:  # a test may have replaced stdout
         descriptor = _Stdout(old.fileno(), "w", closefd=False)
         sys.stdout = io.TextIOWrapper(
             descriptor if old.write_through else io.BufferedWriter(descriptor),

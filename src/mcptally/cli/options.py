@@ -31,7 +31,7 @@ def require_mcp_2(command: str) -> None:
 
 
 class FormatChoice(click.Choice[str]):
-    """An output format; the error for a format of another command names that command."""
+    """An output format. If a format belongs to another command, the error names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the format's name."""
@@ -84,7 +84,7 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Gates(NamedTuple):
-    """The gates of a command line, and where to write their results."""
+    """The gates of a command line, and the files for their results."""
 
     fail_on: tuple[str, ...]
     undecided: bool

@@ -140,8 +140,8 @@ def command(
         )
 
     if policy not in ("default", "strict", "none"):
-        # Report a misspelt rule before the server starts. Skip this for common policies to save
-        # start-up time.
+        # Report a misspelt rule before the server starts. Skip the check for common policies, to
+        # save start-up time.
         from mcptally.redaction.policy import policy as policy_named
 
         policy_named(policy)

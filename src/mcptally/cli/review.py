@@ -195,7 +195,10 @@ _ACTIONS = frozenset("catuno?szAwvq")
 
 
 def _keys() -> Iterator[tuple[str, str]]:
-    """Yield each key pressed; after `w`, with the reason that is typed."""
+    """Yield each key that is pressed.
+
+    The key `w` is yielded with the reason that is typed after it.
+    """
     while True:
         key = click.getchar()
         if key in ("\x03", "\x04"):
@@ -212,8 +215,8 @@ def _lines() -> Iterator[tuple[str, str]]:
     """Yield the key and the reason on each line of stdin.
 
     Raises:
-        UsageError: a line does not start with a key; skipping it would shift later answers to other
-            calls.
+        UsageError: a line does not start with a key. If the line were skipped, later answers would
+            apply to other calls.
     """
     for number, line in enumerate(sys.stdin, 1):
         words = line.strip()

@@ -160,7 +160,8 @@ def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) 
     elif summary.reused:
         write(f"reused {count(summary.reused)} of {count(summary.files, 'file')}\n")
     rows = summary.rows
-    local = "store" if is_url(out) else as_argument(out)  # commands cannot query a URL
+    # Other commands cannot query a store at a URL.
+    local = "store" if is_url(out) else as_argument(out)
     write(
         f"{count(summary.files, 'file')}, {summary.bytes / 1e6:,.1f} MB: "
         f"{count(rows['recordings'], 'recording')}, {count(rows['messages'], 'message')}, "
@@ -225,7 +226,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
         task = bar.add_task("reading", total=None, megabytes="")
 
         def update(done: int, total: int) -> None:
-            # Count each byte twice: once when it is read, once when it is scored.
+            # Count each byte when it is read, and again when it is scored.
             bar.update(
                 task,
                 completed=done,

@@ -151,7 +151,7 @@ def _in_child(
         except McptallyError as error:
             raise ToolError(_with_advice(str(error))) from error
         finally:
-            call.cancel()  # the thread would continue if this task was cancelled
+            call.cancel()  # without this, the thread would continue after the task was cancelled
         if model is str:
             return str(answer, "utf-8")
         result: BaseModel = model.model_validate_json(answer)
@@ -166,7 +166,7 @@ def _in_child(
 def _answer_function(path: Path, base: Path | None) -> Callable[..., bytes]:
     """Return the function that child processes run: it calls a method of `_Tools`.
 
-    The function returns UTF-8: a text unchanged, everything else as JSON.
+    The function returns UTF-8: texts are unchanged, all other values are JSON.
     """
     store = MemoryLimitedStore(path, memory=MEMORY, masked=True)
     tools = _Tools(store, None if base is None else open_store(base))
@@ -421,9 +421,10 @@ def _cell(value: Any) -> Any:
     if isinstance(value, dict):
         return {_cell(key): _cell(item) for key, item in value.items()}
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 2**53:
-        return str(value)  # most clients read JSON numbers as doubles
+        # Write large integers as text, because most clients read JSON numbers as doubles.
+        return str(value)
     if isinstance(value, float):
-        return float(f"{value:.6g}")  # more digits would only cost tokens
+        return float(f"{value:.6g}")  # round, because more digits only cost tokens
     return value
 
 

@@ -3,8 +3,8 @@
 A request gets the recorded reply to the same request: the same tool with equal arguments, the same
 resource or the same prompt. If a request was recorded several times, each session gets the replies
 in recorded order; the last reply is repeated. Completions also follow the recorded order, whatever
-text is to be completed, because stores do not contain that text. The `mcp` library handles the
-connection (handshake, protocol revision, transport).
+text the client wants to complete, because stores do not contain the text. The `mcp` library handles
+the connection (handshake, protocol revision, transport).
 """
 
 import collections
@@ -36,7 +36,8 @@ from mcptally.pipeline.run import score
 Context = ServerRequestContext[Any, Any]
 
 Failures = Literal["replies", "all", "none"]
-"""Which recorded failures to reproduce: those with a reply, all (also missing replies), or none."""
+"""The recorded failures to reproduce: failures with a reply, all failures (with missing replies),
+or none."""
 
 NOT_RECORDED: Final = -32099
 """JSON-RPC error code of replies to requests that the recording cannot answer.
@@ -192,7 +193,8 @@ class Recording:
         elif method in _LISTED and isinstance(items := response.get(_LISTED[method]), list):
             pages = self._pages.setdefault((method, row["session"]), [])
             pages += items
-            if response.get("nextCursor") is None:  # the last page: the listing is complete
+            # This is the last page, so the listing is complete.
+            if response.get("nextCursor") is None:
                 self._listings[method] = self._pages.pop((method, row["session"]))
         elif method in {"initialize", "server/discover"}:
             texts = {"instructions": response, "title": response.get("serverInfo")}
@@ -227,7 +229,7 @@ class Recording:
         )
 
     def listing(self, method: str) -> list[Any]:
-        """Return the last complete recorded listing, or one made from names in recorded calls."""
+        """Return the last complete recorded listing, or else the names in recorded calls."""
         if method in self._listings:
             return self._listings[method]
         names = sorted(name for of, name in self._calls if _LISTING_OF.get(of) == method)
@@ -295,7 +297,7 @@ def _only_server(store: Store, server: str | None) -> str | None:
 def _parsed(text: str | None) -> Any:
     try:
         return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):  # cut by the recorder, or not strict JSON
+    except (ValueError, RecursionError):  # the reply was cut by the recorder, or is not strict JSON
         return None
 
 
@@ -309,7 +311,10 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 
 
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
-    """Return the recorded arguments with the most equal members; on a tie, the closest text."""
+    """Return the recorded arguments with the most equal members.
+
+    The most similar text breaks ties.
+    """
     wanted = json.loads(arguments)
 
     def equal_members(text: str) -> int:
@@ -341,7 +346,8 @@ def read(
     Raises:
         UnreadableError: nothing could be read.
         StoreError: this version cannot read the store.
-        UsageError: no server was recorded, or it is unclear which one is meant.
+        UsageError: no server was recorded, or several servers were recorded and `server` selects
+            none.
     """
     if len(archive) == 1 and (Path(archive[0]) / "store.json").is_file():
         return Recording(open_store(archive[0]), server, failures=failures)
@@ -474,7 +480,7 @@ def run_http(server: Server[Any], sockets: Sequence[socket.socket], *, host: str
     Args:
         server: the MCP server to run.
         sockets: listening sockets.
-        host: the host that `sockets` listen on. On a loopback address, requests with a foreign
+        host: the host on which `sockets` listen. On a loopback address, requests with a foreign
             `Host` or `Origin` are rejected.
     """
     application = server.streamable_http_app(host=host)

@@ -36,7 +36,7 @@ class _Task(msgspec.Struct):
     """Time on anyio's clock at which the task ends."""
     reply: dict[str, Any] | MCPError | None
     ttl: int | None
-    """How long the client wants the task to be retained, in milliseconds."""
+    """Milliseconds for which the client wants the task to be retained."""
     cancelled: bool = False
 
     def status(self) -> str:

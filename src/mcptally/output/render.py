@@ -20,7 +20,7 @@ from mcptally.plural import count
 from mcptally.tables.values import distinct_names, plain
 
 _IN_THE_ENCODING_OF_STDOUT: Final = frozenset({"json", "jsonl", "markdown"})
-"""Formats in which characters that stdout's encoding lacks can be escaped; files are UTF-8."""
+"""Formats that can escape characters that stdout's encoding lacks; other formats are UTF-8."""
 
 ROWS: Final = 50
 """Default number of table rows in a terminal."""

@@ -22,7 +22,8 @@ from mcptally.redaction.display import mask_text
 from mcptally.wire.nesting import is_too_deep
 
 SECONDS: Final = 30
-"""Minimum time limit of a script in seconds; twice the call's latency if that is longer."""
+"""Minimum time limit of a script in seconds. The limit is twice the call's latency if this is
+longer."""
 
 _REDACTED: Final = re.compile(r"\[redacted:[^\]]*\]|redacted-url-password")
 """Matches the text that redaction inserts in place of a secret."""
@@ -30,7 +31,7 @@ _PLACEHOLDER: Final = re.compile(rf"<[a-z]+>|…|{_REDACTED.pattern}")
 """Matches a template's placeholders for variable text."""
 _NO_REPLY: Final = frozenset({"timeout", "no_response", "cancelled"})
 _WORKED: Final = ("ok", "hidden_error", "task", "input_required")
-"""Earlier calls with these outcomes may have changed data, so they are repeated."""
+"""Outcomes of earlier calls that may have changed data and are therefore repeated."""
 _DEEPEST: Final = 50
 """Maximum nesting of values that become Python literals; Python's parser allows 200 levels."""
 
@@ -242,7 +243,8 @@ def _parts(template: str | None, error_text: str | None) -> list[str]:
     """Return the strings that an error must contain to count as the recorded error.
 
     These are the template's constant parts. A template may merge several parts of the error text,
-    so some of its own parts may not occur there; in this case, the words that do occur are used.
+    so a constant part of the template may not occur in the error text. In this case, the words of
+    the part that occur are used.
     """
     if template is None or error_text is None:
         return []

@@ -20,8 +20,9 @@ def text_table(
     Args:
         table: the rows.
         shown: the columns, most important first; all columns if empty.
-        width: characters per line; None for no limit. Long texts are cut; if that is not enough,
-            the least important columns are omitted (`fit_widths`), but never `ok` and `calls`.
+        width: characters per line; None for no limit. Long texts are cut. If the line is still too
+            long, the least important columns are omitted (`fit_widths`), but never `ok` and
+            `calls`.
         colour: whether to colour good and bad values.
     """
     names = [name for name in shown or table.column_names if name in table.column_names]
@@ -136,11 +137,13 @@ def _width(texts: Sequence[str]) -> int:
 
 
 MIN_TEXT_WIDTH: Final = 10
-"""Minimum width of a cut text; if that is too wide, columns are omitted."""
+"""Minimum width of a cut text. If the table is still too wide, columns are omitted."""
 MIN_NAME_WIDTH: Final = 16
-"""Minimum width of names, which are cut in the middle: related names may differ at either end."""
+"""Minimum width of names. Names are cut in the middle, because related names may differ at either
+end."""
 MIN_MESSAGE_WIDTH: Final = 30
-"""Minimum width of error messages; fewer characters rarely suffice to tell errors apart."""
+"""Minimum width of error messages, because fewer characters rarely suffice to distinguish
+errors."""
 _LEAST_WIDTH: Final = 4
 """Width to which texts and names are cut if no more columns can be omitted."""
 _NAMES: Final = frozenset(
@@ -150,7 +153,7 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """A way to fit a table into a line: which columns to keep, and how far to cut text."""
+    """A way to fit a table into a line: the columns that are kept, and the widths of cut texts."""
 
     kept: frozenset[str]
     """Columns that must not be omitted."""
@@ -161,7 +164,10 @@ class _Step:
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """Return steps to fit columns into a line, in the order to try; each omits or cuts more."""
+    """Return steps to fit columns into a line, in the order to try.
+
+    Each step omits or cuts more.
+    """
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)
     ids = {name for name in names if _CALL_ID.search(name)}
@@ -189,8 +195,8 @@ def fit_widths(
     """Return the width of each column that fits into `width` characters.
 
     The widest text columns are narrowed first; columns in `fixed` retain their natural width. If
-    that is not enough, columns are omitted, rightmost first, except the first two. Among the last
-    to go are the number of calls, the first number, the error message and the call id.
+    the line is still too long, columns are omitted, rightmost first, except the first two. The
+    number of calls, the first number, the error message and the call id are omitted last.
 
     Args:
         natural: column → number of characters needed, in column order.
@@ -259,7 +265,7 @@ def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
     if text in _DOUBTFUL:
         return _YELLOW
     if name == "confidence" and _has_interval(name, row) and row[name] is not None:
-        # The ends of the interval determine the colour, not the estimate.
+        # The ends of the interval, not the estimate, determine the colour.
         if row["confidence_low"] >= 90:
             return _GREEN
         if row["confidence_high"] < 90:

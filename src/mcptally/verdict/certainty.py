@@ -1,4 +1,4 @@
-"""Computes the certainty of each rule: its measured precision, shrunk towards its section's."""
+"""Computes a rule's certainty: its measured precision, shrunk towards its section's precision."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -12,10 +12,10 @@ VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
 """Weight, as a number of observations, and precision of the prior.
 
-This precision is assumed for rules without measurements. The weight is used twice: to shrink the
-precision of all rules towards this prior, and each section's towards that of all rules. Verdicts
-have a higher weight: on unlabelled servers they fail in ways that the labels do not show, which
-hardly happens with hidden errors."""
+This precision is assumed for rules without measurements. The weight is used twice: the precision of
+all rules is shrunk towards this prior, and each section's precision towards the precision of all
+rules. The weight for verdicts is higher, because on unlabelled servers verdicts are wrong in ways
+that the labels do not show; with hidden errors, this hardly happens."""
 
 
 def section(rule: TextRule) -> str:
@@ -28,7 +28,7 @@ def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
     """Return the mean of each rule's Beta posterior, in percent.
 
     The prior is the pooled precision of the rules in the same `section`, with the weight of
-    `PRIOR_WEIGHT` observations. The pooled precision is in turn shrunk towards that of all rules.
+    `PRIOR_WEIGHT` observations. The pooled precision is shrunk towards the precision of all rules.
 
     Args:
         rules: all rules about failures, or all about hidden errors.

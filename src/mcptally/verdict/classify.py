@@ -1,4 +1,4 @@
-"""Decides for each failed call who is at fault, and whether a retry can help."""
+"""Decides who is at fault for each failed call, and whether a retry can help."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -43,8 +43,8 @@ class Verdicts(StageTable):
 
 
 MOST_BY_WORDS: Final = 84.9
-"""Maximum certainty, in percent, of a verdict supported only by words in the text. Such rules are
-less accurate on servers whose texts were not seen when the rules were written."""
+"""Maximum certainty, in percent, of a verdict supported only by words in the text. Rules about
+words are less accurate on servers whose texts were not read when the rules were written."""
 
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
@@ -128,11 +128,13 @@ class _Weighed(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     features: weighing.Features
     first: _Numbers
-    """For each kind, the number of the first matching rule; the number of rules if none matches."""
+    """For each kind, the number of the first matching rule; without a match, the number of
+    rules."""
     first_of_class: npt.NDArray[np.int64]
-    """For each kind and class, the first match with that verdict; the number of rules if none."""
+    """For each kind and class, the number of the first matching rule with this verdict; without a
+    match, the number of rules."""
     backed: match.Mask
-    """For each kind and class, whether a matching rule that tests more than words has that verdict.
+    """For each kind and class, whether a matching rule that tests more than words has this verdict.
     Rules about the context count only if the text names a cause."""
     evidence: pl.Series
     """The ids of the matching rules."""
@@ -220,7 +222,7 @@ def _verdicts(
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
-    # The rows that follow those of the rules are for verdicts that no matching rule has.
+    # The rows after the rules' rows are for verdicts that no matching rule has.
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]

@@ -33,7 +33,7 @@ _BARE_LINES: Final = (
     rf"^(?:[{_SYMBOL}]*(?:(?i)errors?|failed|failure|warning|stdout|stderr|output|results?)"
     r"[:!.=\- ]*\n)+"
 )
-"""Matches lines at the start that report a failure but no cause."""
+"""Matches lines at the start of a text that report a failure but no cause."""
 
 
 # Tracebacks of Python, also boxed by rich and joined to one line.
@@ -216,10 +216,11 @@ def _json_messages(texts: pl.Series) -> pl.Series:
     The result is null if a text has none of these members.
     """
     if texts.null_count() == len(texts):
-        return texts  # compiling the patterns would take longer than everything else
+        # Return early, because compiling the patterns would take longer than all other steps.
+        return texts
     json = pl.col("text")
     frame = texts.alias("text").to_frame()
-    # Search for the members first: compiling the pattern of a member takes longer.
+    # Search for the members' names first, because compiling a member's pattern takes longer.
     occurs = (
         frame.lazy()
         .select(
@@ -271,7 +272,7 @@ def _masked_and_cut() -> tuple[pl.Expr, pl.Expr]:
     masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)
-    # Cut between words: a truncated number or name would be masked differently.
+    # Cut between words, because a truncated number or name would be masked differently.
     text = pl.col("text")
     head = text.str.head(MAX_TEMPLATE - 1).str.replace(r"\s\S*$", "") + "…"
     cut = pl.when(text.str.len_chars() > MAX_TEMPLATE).then(head).otherwise(text)

@@ -10,7 +10,8 @@ import polars as pl
 HEAD: Final = 1600
 """Number of characters that rules examine at the start of a long text."""
 TAIL: Final = 500
-"""Number of characters examined at the end, where a stack trace's last line names the cause."""
+"""Number of characters examined at the end of a long text, where a stack trace's last line names
+the cause."""
 
 # `(?-i:…)` saves 0.3 ms per class of word characters, which ignores case anyway.
 _QUOTED_NAME: Final = r"""['"`“‘]?(?-i:[\w.\-/:])+['"`”’]?"""
@@ -94,7 +95,7 @@ THIS_TOOL: Final = "this_tool"
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
 """Matches features of names that are not words in a language."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
-"""Matches the exception class for rejected values, which says less about the cause than the
+"""Matches the exception class for rejected values. The class says less about the cause than the
 message."""
 
 
@@ -117,7 +118,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
-    """Return `text` with the tool's name replaced by `THIS_TOOL`: names are not evidence.
+    """Return `text` with the tool's name replaced by `THIS_TOOL`, because names are not evidence.
 
     A name that is also a word, such as "fetch", is replaced only where the text uses it as a name.
 
@@ -151,7 +152,8 @@ def is_uninformative(text: pl.Expr) -> pl.Expr:
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     """Return whether the reply `text` hides (`masked`) or repeats (`repeated`) a stderr exception.
 
-    Returns null if they are unrelated: the exception may belong to another call or be handled.
+    Returns null if reply and exception are unrelated: the exception may have been handled, or may
+    belong to another call.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.

@@ -38,13 +38,14 @@ MIN_CONCURRENT: Final = 5
 """Number of concurrent calls to other tools below which `concurrent_failure_share` is null."""
 
 _FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
-"""Outcomes that count as failures here: hidden errors are not known yet."""
+"""Outcomes that count as failures in this module, which runs before hidden errors are found."""
 
 MIN_CALLS: Final = 5
 """Number of calls below which a tool has no record (null)."""
 
 RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
-"""Bands, with upper limits, for the share of calls that returned a result; above: `always`."""
+"""Bands for the share of calls that returned a result, with upper limits. A higher share is
+`always`."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
@@ -61,7 +62,7 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
     """Add `exit_code`, `signal` and `closed` to calls that were in flight when the recording ended.
 
     A call was in flight if neither it nor a later call by the same side has a reply. For all other
-    calls the three columns are null: the recording's end does not explain them.
+    calls, the three columns are null, because the recording's end does not explain them.
     """
     signals = set(closes.get_column(Closes.signal.name).drop_nulls().to_list())
     numbers = {text: _signal_number(text) for text in sorted(signals)}
@@ -284,8 +285,8 @@ class _Files(StageTable):
 def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `denied_before` and `works_otherwise` to calls, from calls in the same recording.
 
-    A file that the server was not allowed to write does not exist later, and a file with which
-    other calls work is not invalid: the caller named both correctly.
+    The caller named a file correctly if the server was denied access to it, which explains why it
+    does not exist later, or if other calls work with it.
 
     Args:
         calls: calls with their final outcomes.

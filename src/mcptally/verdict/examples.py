@@ -1,4 +1,4 @@
-"""Checks rules against their own examples of what must match and what must not."""
+"""Checks rules against their own examples: texts that must match, and texts that must not."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -19,7 +19,7 @@ _SHOWN: Final = 200
 """Maximum characters of an example quoted in an error message."""
 
 Example = tuple[str, Any]
-"""`fires` or `silent`, and the text or table on which the rule must fire or stay silent."""
+"""`fires` or `silent`, and the text or table that the rule must match or must not match."""
 
 
 def examples(rule: TextRule) -> Iterator[Example]:

@@ -86,7 +86,7 @@ MASKED_VALUES: Final = 3
 """Maximum number of argument values, longest first, that are masked in a text."""
 
 _MAX_NAME: Final = 1_000
-"""Size above which a tool's name is not searched for, because polars compiles each name."""
+"""Length above which a tool's name is not searched for, because polars compiles each name."""
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
@@ -233,7 +233,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
     message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
-    # If there is no message, other members of the JSON object may name the cause.
+    # Without a message, other members of the JSON object may name the cause.
     message = pl.when(~error_text.is_uninformative(message)).then(message)
     return (
         distinct.lazy()
@@ -257,7 +257,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return the part of each call's text that each rule's patterns match.
+    """Return, for each rule, the part of each call's text that the rule's patterns match.
 
     Args:
         calls: some or all columns of `Inputs`.
@@ -337,7 +337,8 @@ def _column_matches(
     """Return whether the column tested by `field` matches; False for rows that no rule needs.
 
     A rule needs the column only for rows whose text matches its patterns. Unknown arguments count
-    as a match of `arguments_unless`, because a rule with that field must not match such calls.
+    as a match of `arguments_unless`, because a rule with this field must not match calls with
+    unknown arguments.
     """
     rows = _rows_of_texts(
         frame,
@@ -439,7 +440,7 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
         frame: has `text` and `stripped`.
         named: the result of `_named_arguments`.
     """
-    # Mask longer values first: a shorter value may be a part of them.
+    # Mask longer values first, because a shorter value may be a part of a longer value.
     longest = _Facts.value.col.unique().sort_by(
         _Facts.value.col.unique().str.len_bytes(), _Facts.value.col.unique(), descending=True
     )

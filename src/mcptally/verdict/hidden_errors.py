@@ -28,7 +28,7 @@ THRESHOLD: Final = 50.0
 MAX_INSIDE: Final = 4000
 """Maximum characters of a text that is searched for embedded JSON."""
 MAX_ECHO: Final = 60
-"""Maximum characters of a line to look for in the arguments in order to detect an echo."""
+"""Maximum characters of a line that is searched for in the arguments to detect an echo."""
 
 
 class HiddenErrors(StageTable):
@@ -251,7 +251,7 @@ def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
 def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of `_Results`.
 
-    If `calls` lacks the last two, the results in `calls` are counted.
+    If `calls` lacks the columns with counts, the results in `calls` are counted.
     """
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
@@ -304,7 +304,7 @@ class _ViewMatches:
             )
             .with_columns(
                 start=error_text.strip_decoration(_Results.text.col),
-                # Compute the line only if a rule tests it: few do.
+                # Compute the first line only if a rule tests it, because few rules do.
                 **({"line": error_text.first_line(_Results.text.col)} if reads_line else {}),
             )
             .pipe(run_query)
@@ -328,7 +328,7 @@ class _ViewMatches:
         self._matched = {rule.id: rows for rule, rows in zip(rules, matched, strict=True)}
 
     def blocks(self, rule: HiddenRule) -> match.Mask | None:
-        """Return a mask of the blocks whose text `rule` matches; None if it matches none."""
+        """Return a mask of the blocks whose text `rule` matches; None if no text matches."""
         rows = self._matched[rule.id]
         if rows is not None and not len(rows):
             return None
@@ -351,7 +351,7 @@ def _matching_blocks(
 ) -> Iterator[tuple[int, match.Mask]]:
     """Yield, in order, each rule that matches any block, and a mask of these blocks.
 
-    Rules with `echo` are left out here: `_apply_echo_rule` applies them.
+    Rules with `echo` are left out, because `_apply_echo_rule` applies them.
     """
     views = {
         view: _ViewMatches(blocks, column, [rule for rule in chosen if rule.view == view])
@@ -385,9 +385,9 @@ def _apply_echo_rule(
 ) -> None:
     """Let the first `echo` rule decide on results whose text repeats the arguments.
 
-    The text's first two lines (except short ones) must occur in the arguments. Changes
-    `rule_of_result`. Runs last, and only on results matched by another rule, because it compares
-    row by row.
+    The text's first two lines (except short lines) must occur in the arguments. The function
+    changes `rule_of_result`. It runs last, and only on results that another rule matches, because
+    it compares row by row.
     """
     echoes = [number for number, rule in enumerate(chosen) if rule.echo]
     suspects = np.flatnonzero(rule_of_result < len(chosen))
@@ -405,7 +405,7 @@ def _apply_echo_rule(
             text=text.str.strip_chars(),
             arguments=_Results.arguments.col.str.replace_all('\\"', '"', literal=True),
         )
-        # Few first lines are in the arguments: search only for the second lines of those.
+        # Few first lines are in the arguments. Search only for the second lines of these texts.
         .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
         .filter(echoed)
         .with_columns(first_is_long=is_long)

@@ -50,7 +50,7 @@ def _messages(text: str) -> str | None:
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
     if all(map(_is_name, found)):
-        # Also add the separate words: for patterns, underscores are not word boundaries.
+        # Also add the separate words, because underscores are not word boundaries for patterns.
         found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
@@ -60,7 +60,10 @@ def _is_name(line: str) -> bool:
 
 
 def _unescaped(string: str) -> str:
-    """Return a JSON string without escapes; unchanged if truncated within an escape."""
+    """Return a JSON string without escapes.
+
+    If it is truncated within an escape, return it unchanged.
+    """
     try:
         text: str = _DECODER.decode(f'"{string}"'.encode("utf-8", "surrogatepass"))
     except (msgspec.DecodeError, UnicodeError):

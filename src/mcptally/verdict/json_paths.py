@@ -17,7 +17,7 @@ import polars as pl
 from mcptally.tables.queries import run_query
 
 MAX_LINES: Final = 160
-"""Maximum lines written per text: envelopes report failures at the start."""
+"""Maximum lines written per text. Envelopes report failures at the start."""
 MAX_DEPTH: Final = 6
 """Maximum nesting that is written."""
 MAX_STRING: Final = 400
@@ -66,7 +66,7 @@ def lines(texts: pl.Series) -> pl.Series:
         .pipe(run_query)
         .get_column("text")
     )
-    # Pass bytes: the decoder would encode non-ASCII text again.
+    # Pass bytes, because the decoder would encode non-ASCII text again.
     written = pl.Series([_written(text) for text in likely.cast(pl.Binary)], dtype=pl.String)
     known = pl.LazyFrame({"text": likely, "lines": written})
     return (
@@ -80,7 +80,7 @@ def lines(texts: pl.Series) -> pl.Series:
 
 def _written(text: bytes) -> str:
     """Return the lines `path = value` for one text."""
-    # Other texts are truncated, mostly within a value: do not decode them.
+    # Do not decode other texts, because they are truncated, mostly within a value.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)
@@ -98,7 +98,8 @@ def _written(text: bytes) -> str:
 def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
     """Append the lines of `value` to `written`.
 
-    The scalars of a level precede its nested values: a status is next to the data, not inside.
+    The scalars of a level precede its nested values, because a status is next to the data, not
+    inside.
     """
     if value.__class__ is str:
         try:

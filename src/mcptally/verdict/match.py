@@ -138,7 +138,7 @@ class _Texts:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
         others = [pattern for pattern in patterns if not uses_re2(pattern)]
-        # For texts without non-ASCII letters, both engines agree.
+        # On texts without non-ASCII letters, the two engines agree.
         left = np.flatnonzero(self._beyond_ascii[rows]) if others else np.zeros(0, dtype=np.int64)
         matched = self._search_by_re2(rows, alternation(patterns, start=start))
         if len(left):
@@ -167,7 +167,10 @@ class _Texts:
 
 
 def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
-    """Return, for each of `keywords`, the rows that contain one of the words; None for no words."""
+    """Return, for each list of `keywords`, the rows that contain one of its words.
+
+    None without words.
+    """
     words, owners = _numbered(tuple(keywords))
     parts = [
         _occurrences(words, owners, texts[start : start + _AT_ONCE]).with_columns(

@@ -1,8 +1,8 @@
 """Decides whether the object that an error text names comes from the caller.
 
-`No such file: 'notes.txt'` is the caller's mistake if the arguments name the file. If they do not,
-the server looked for one of its own files and is at fault. `Index not found` is the caller's
-mistake if the arguments or the tool's name mention an index.
+`No such file: 'notes.txt'` is the caller's mistake if the arguments name the file. Otherwise, the
+server looked for one of its own files and is at fault. `Index not found` is the caller's mistake if
+the arguments or the tool's name mention an index.
 """
 
 from typing import Final
@@ -59,22 +59,25 @@ _COMPONENT: Final = (
 """Matches a missing or unusable object, or a word for a component of a server."""
 _ALIASES: Final = {"database": "db", "directory": "dir"}
 _STEM: Final = 4
-"""Number of letters of a component's name that a call must contain in order to mention it."""
+"""Number of first letters of a component's name that a call must contain in order to mention the
+component."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.[0-9A-Za-z_[^\x00-\x7f]]{1,8})?[/\\]?$"
 r"""Matches a path's last component, without its suffix. Eight copies of `\w` take 1 ms to
 compile."""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
 """Matches a string or number among JSON values, but not a key, which a colon follows."""
 _NUMBER: Final = r"^\d{1,3}$"
-"""Matches a quoted number, which is often a code; then a following name or path is the object."""
+"""Matches a quoted number. A quoted number is often a code; the object is then a name or path after
+it."""
 LONG: Final = 16
-"""Size above which names are not compared word by word: they are not part of other words by chance,
-finding words is slow, and texts may truncate names."""
+"""Length above which names are not compared word by word: long names are not part of other words by
+chance, finding words is slow, and texts may truncate names."""
 _MAX_BYTES: Final = 4096
 """Size of arguments above which no names are compared word by word."""
 _BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
-"""Matches objects without characters that JSON may escape: others might not be found."""
+"""Matches objects without characters that JSON may escape. Other objects might not be found in
+JSON."""
 
 
 class _Objects(StageTable):
@@ -116,7 +119,7 @@ class _Components(StageTable):
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return whose object each call's text names: `caller`, `server`, or null if unknown.
 
-    The object is the caller's if it, or the last part of its path, is in the arguments, or if it
+    The object is the caller's if the arguments contain it or the last part of its path, or if it
     contains an argument's value. The object is the name after SQLite's "no such", else the first
     quoted word, else an unquoted name or path; an unquoted name takes precedence over a quoted
     number of up to three digits.
@@ -203,7 +206,7 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
 def as_words(text: pl.Expr) -> pl.Expr:
     """Return the letters and digits of `text` in lower case, with a space around each word.
 
-    Such a text contains another if its words include the other's in sequence.
+    One such text contains another if its words include the other's words in sequence.
     """
     words = text.str.to_lowercase().str.replace_all(_BETWEEN_WORDS, " ").str.strip_chars(" ")
     return pl.concat_str(pl.lit(" "), words, pl.lit(" "))

@@ -46,13 +46,14 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     """A condition on a reply's text and on facts about its call."""
 
     order: int
-    """Precedence among matching rules, lowest first. For failures, it also determines the rule's
-    tier (`weighing.TIERS`)."""
+    """Precedence among matching rules, lowest first. For a rule about failures, `order` also
+    determines the tier (`weighing.TIERS`)."""
     matches: tuple[str, ...] = ()
     """One of these patterns must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each of `matches`, lower-case words; every matching text contains one of them. Only texts
-    with such a word are searched; without words, all texts are."""
+    """For each pattern in `matches`, lower-case words, of which every matching text contains at
+    least one. Only texts with such a word are searched; for a pattern without words, all texts are
+    searched."""
     words: str = ""
     """A word class in verdict/languages.toml, whose words in all languages are added to
     `matches`."""
@@ -99,7 +100,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     verdict: str
     reason: str
     fault: str = ""
-    """The party at fault, or `unknown`; if empty, the one in `tables.outcomes.REASONS`."""
+    """The party at fault, or `unknown`; if empty, the party in `tables.outcomes.REASONS`."""
     retryable: str = ""
     outcomes: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
@@ -115,11 +116,12 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     quotes: str = ""
     """Origin of the object that the text names: `caller` if the arguments name it, else `server`
     (`named_object.source`). The object is the first quoted word, else a path; `component` means
-    that the text has neither, but names a part of the server that the call does not mention. Rules
-    with `quotes` never match texts without an object, or calls with unknown arguments."""
+    that the text has neither a quoted word nor a path, but names a component of the server that the
+    call does not mention. Rules with `quotes` never match texts without an object, or calls with
+    unknown arguments."""
     arguments_unless: str = ""
-    """A pattern that the JSON text of the arguments must not match. Such rules never match calls
-    with unknown arguments."""
+    """A pattern that the JSON text of the arguments must not match. A rule with this field never
+    matches calls with unknown arguments."""
     outage: float = 0
     """Minimum share of the server's other calls that failed at that time."""
     names_argument: bool = False
@@ -150,7 +152,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     fast: bool = False
     """Only match calls that were answered within `facts.FAST_MS`."""
     denied_before: bool = False
-    """Only match texts about an argument's value with which the server was denied access before
+    """Only match texts about a file in the arguments to which the server was denied access earlier
     (`evidence.add_file_facts`)."""
     works_otherwise: bool = False
     """Only match texts about a damaged file with which other calls work."""
@@ -164,7 +166,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
 
     The rule covers texts of a `product`, library or runtime; a text defined by a `specification`; a
     `language` with few or no labels; a known class of `mistakes`; or the `context` of calls, which
-    most labels lack. Or the model's `fit` is worse without the rule.
+    most labels lack. `fit` means that the model is worse without the rule.
     """
 
     @property
@@ -338,7 +340,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the rows of a user's rules about failures, and those about hidden errors.
 
-    A row is about hidden errors if its id begins with `hidden.`.
+    A row whose id begins with `hidden.` is about hidden errors.
 
     Args:
         text: TOML.
@@ -366,7 +368,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return an expression: whether `status` is one of these statuses or in a range ("500-599")."""
+    """Return an expression: true if `status` equals a status, or is in a range ("500-599")."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges

@@ -80,7 +80,7 @@ class _Owned(StderrExceptions):
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
 
-    Chained exceptions share a row: the last exception raised comes first.
+    Chained exceptions share a row. In the row, the last exception comes first.
 
     Args:
         stderr: `StderrEvents`.
@@ -226,7 +226,7 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
     """Add `stderr_error` to calls: the exception whose trace was written while the call ran.
 
     A trace belongs to the next failed reply by the tool named in the line before the trace, or else
-    to the last such reply within `LATE_NS` before the trace. If there is neither, replies by all
+    to the last such reply within `LATE_NS` before the trace. Without such a reply, replies by all
     tools are searched in the same way, and finally results that are not marked as errors.
 
     Args:

@@ -5,7 +5,7 @@ r"""Gives a second opinion on failed calls, using a linear model of the words in
 The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It uses no names:
 the tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
 masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive parts.
-The model is not used for hidden errors, where it did not help.
+The model is not used for hidden errors, because it did not improve their detection.
 """
 
 import functools
@@ -67,7 +67,8 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
     terms: tuple[str, ...]
     idf: tuple[float, ...]
     unknown_idf: float
-    """The idf of all other terms. They have no weights: a text of unknown words gets no opinion."""
+    """The idf of all other terms. Other terms have no weights, so a text of unknown words gets no
+    opinion."""
     weights: tuple[tuple[float, ...], ...]
     """For each of `CLASSES`, the weights of all terms."""
 
@@ -131,7 +132,7 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     )
     scores = np.zeros((len(texts), len(CLASSES)))
     rows = sums.get_column(Terms.row.name).to_numpy()
-    # Round: the order of terms, and with it the last digits, differs between runs.
+    # Round, because the order of terms, and so the last digits, differ between runs.
     found = sums[list(map(str, CLASSES))].to_numpy().round(9)
     scores[rows] = found + np.array(model.intercept)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))

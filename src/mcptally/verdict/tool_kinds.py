@@ -19,7 +19,7 @@ class _Kind(msgspec.Struct, frozen=True):
 
     kind: str
     name: str = ""
-    """Pattern for words in the name, between separators."""
+    """Pattern for words in the tool's name, between separators."""
     within: str = ""
     """Pattern that may match anywhere in the name."""
     description: str = ""
@@ -111,7 +111,7 @@ def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
         arguments: JSON text with the argument names: the tool's input schema, or a call's
             arguments.
     """
-    # `executeCode` and `execute_code` are the same words.
+    # Treat `executeCode` and `execute_code` as the same words.
     words = name.str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}")
     about = description.str.head(_READ)
     return pl.coalesce(

@@ -42,13 +42,14 @@ CONTEXT_FROM: Final = 900
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""A case is clear if the first rule about the text has one of these tiers and all others agree.
-Rules about context have separate weights for clear cases, which they should change less."""
+"""A case is clear if the first rule about the text has one of these tiers and all other rules about
+the text agree. Rules about context have separate weights for clear cases, because they should
+change clear cases less."""
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02
-"""Lower limit for the text model's probabilities: the model sees less than the rules and must not
-outweigh all of them."""
+"""Lower limit for the text model's probabilities. The model uses fewer facts than the rules and
+must not outweigh all of them."""
 MOST_VOTES: Final = 2.0
 """Maximum number of matching rules that count, per verdict and tier."""
 
@@ -220,8 +221,8 @@ def pooled(
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
     """Return the number of the class chosen for each row of `probability`.
 
-    This is the most probable class, or `ambiguous` if that class is not convincing or no matching
-    rule has this verdict: a class's general frequency is not evidence.
+    The chosen class is the most probable class, or `ambiguous` if the most probable class is not
+    convincing or no matching rule has this verdict: a class's general frequency is not evidence.
 
     Args:
         probability: the probabilities.

@@ -91,7 +91,7 @@ _SHELLS: Final = frozenset(
     }
 )
 _MAX_OFFER: Final = 80
-"""Maximum characters of a value that is used."""
+"""Maximum characters of an offered value that is used."""
 _OFFERING: Final = ("enum", "const", "default", "examples")
 """JSON Schema keywords whose values a caller may send."""
 
@@ -239,7 +239,7 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
 
 
 def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: what a group of `pattern` matches, in lower case."""
+    """Return `text` (row number) and `word`: the match of a group of `pattern`, in lower case."""
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})

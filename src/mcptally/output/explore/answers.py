@@ -2,7 +2,7 @@
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
 waits until the copies exist. The questions on the first page do not wait: they read the unmasked
-store, and their rows are masked afterwards, as in the report.
+store, and their rows are then masked, as in the report.
 """
 
 import collections
@@ -29,7 +29,7 @@ KEPT: Final = 256 << 20
 """Maximum total size of cached answers, in bytes."""
 
 _FIRST: Final = ("priorities", "timeline", "change_points", "contrasts", "tool_scores")
-"""Questions on the first page and on tools' pages; their answers have few rows."""
+"""Questions on the first page and on tools' pages, whose answers have few rows."""
 
 
 class Answers:
@@ -49,7 +49,7 @@ class Answers:
         self, path: Path, seconds: float, base: Path | None = None, reviews: Path | None = None
     ) -> None:
         self.recorded: Final = open_store(path)
-        """The unmasked store: its answers must be masked before they are shown."""
+        """The unmasked store, whose answers must be masked before they are shown."""
         self.masked: Final = open_store(path, memory=MEMORY, masked=True)
         self.base: Final = None if base is None else open_store(base)
         """The earlier store, unmasked."""
@@ -92,7 +92,10 @@ class Answers:
             store.cancel()
 
     def close(self) -> None:
-        """Cancel, and wait for the threads, since exiting during native code aborts the process."""
+        """Cancel the computations, and wait for the threads.
+
+        If Python exits while a thread runs native code, the process is aborted.
+        """
         self.cancel()
         with self._lock:
             threads = list(self._threads)
@@ -176,7 +179,8 @@ class Answers:
             ) from None
 
     def _write_copies(self, copies: Future[None]) -> None:
-        # Outside `within`: the time limit would stop this in stores with millions of calls.
+        # Call this outside `within`, whose time limit would stop it in stores with millions of
+        # calls.
         store = self.masked
         try:
             retry_if_replaced([store], lambda: store.sql("SELECT 1 FROM calls LIMIT 0").fetchall())
@@ -217,7 +221,7 @@ class Answers:
         return answer.result()
 
     def _forget(self) -> None:
-        """Evict the least recently used answers until the remaining ones fit."""
+        """Evict the least recently used answers until the others fit into `KEPT` bytes."""
         with self._lock:
             done = [(key, one) for key, one in self._kept.items() if one.done()]
             sizes = [(key, one.result().estimated_size()) for key, one in done]

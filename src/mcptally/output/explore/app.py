@@ -75,8 +75,8 @@ class _OnlyOurselves:
     """Rejects requests with a foreign `Host` or `Origin`, or without the token.
 
     A page on another site can make a browser send requests to loopback, even under a host name that
-    resolves to 127.0.0.1 (DNS rebinding). But it cannot set `Host` and `Origin`, and does not know
-    the token.
+    resolves to 127.0.0.1 (DNS rebinding). But the other page cannot set `Host` and `Origin`, and
+    does not know the token.
     """
 
     def __init__(self, application: ASGIApp, token: str, port: int) -> None:
@@ -171,7 +171,7 @@ def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
     of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
     if tool.is_known(answers, of_server, name):
         return tool.page(answers, links, of_server, name)
-    # In some answers, the column `tool` contains the method of calls that are not to a tool.
+    # In some answers, the column `tool` contains the method of a call that is not to a tool.
     return RedirectResponse(links.calls(server=of_server, method=name), 303)
 
 
@@ -287,7 +287,7 @@ def _application(answers: Answers, desk: Reviews, token: str, port: int) -> ASGI
     templates = page.environment(links)
     next(
         page.stream(templates, archive.page(answers), lambda: None)
-    )  # compiles the templates before the first request
+    )  # compile the templates before the first request
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
         for pattern, handler in PAGES.items()

@@ -75,7 +75,7 @@ def explained(answers: Answers, wanted: str) -> Explanation:
         raise QueryError(f"no call has the id {wanted!r}; ids are in the column call_id of calls")
     if len(ids) > 1:
         raise QueryError(f"several calls have ids that begin with {wanted!r}; give more characters")
-    # Rules must see the recorded texts, not the masked ones.
+    # Rules must be applied to the recorded texts, not to masked texts.
     found = explain.explain_calls(answers.recorded, ids, longest=_LONGEST)
     if not found:
         raise QueryError(f"no call has the id {wanted!r}")
@@ -109,9 +109,10 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return the call as a line for a file of labels, with our verdict to be corrected."""
+    """Return the call as a line for a file of labels, with mcptally's verdict for correction."""
     number = row["request_id"]
-    with contextlib.suppress(TypeError, ValueError, RecursionError):  # an id may be anything
+    # A JSON-RPC id may be any text.
+    with contextlib.suppress(TypeError, ValueError, RecursionError):
         number = json.loads(number)
     return shown_lines(
         json.dumps(

@@ -1,6 +1,7 @@
-"""Starts to listen before the application is loaded, which takes longer.
+"""Starts to listen before the application is loaded, because loading takes longer.
 
-The browser can start in the meantime; its first request waits until the application accepts it.
+The browser can start while the application is loaded; its first request waits until the application
+accepts it.
 """
 
 import contextlib
@@ -32,7 +33,7 @@ def listening(
         The address to open, including the token, and a function that serves until Ctrl-C.
 
     Raises:
-        StoreError: there is no store, or none at `base`.
+        StoreError: there is no store at `path` or at `base`.
         UsageError: the port cannot be used.
     """
     for store in filter(None, (path, base)):

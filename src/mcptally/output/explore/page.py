@@ -1,7 +1,7 @@
 """Renders pages from sections: the head first, then each section once its answer is available.
 
 A page is streamed while it is being rendered. The skeleton comes first, with a slot for each
-section (declarative shadow DOM), so that a slow section does not delay the others.
+section (declarative shadow DOM), so that a slow section does not delay other sections.
 """
 
 import dataclasses
@@ -34,7 +34,8 @@ class Section:
     """Name of the template macro that renders the section, and of the section's anchor."""
     title: str
     answer: Callable[[], Any]
-    """Returns the macro's argument; if it is None, the section is omitted or shows `empty`."""
+    """Returns the macro's argument. If the argument is None, the section is omitted or shows
+    `empty`."""
     empty: str = ""
 
 
@@ -47,7 +48,7 @@ class Page:
     crumbs: Sequence[Crumb] = ()
     """The pages above this page, except the store's first page."""
     about: str = ""
-    """What the title names, such as `tool`."""
+    """The kind of thing that the title names, such as `tool`."""
     head: Mapping[str, Any] | None = None
     """The argument for the template's macro `head`, if any."""
     sections: Sequence[Section] = ()

@@ -80,7 +80,7 @@ class Reviews:
         self._sessions: dict[tuple[str | None, str | None], Session] = {}
 
     def of(self, chosen: Chosen) -> Session:
-        """Return the session for the chosen calls, which remembers skipped items.
+        """Return the review session for the chosen calls. It remembers skipped items.
 
         Raises:
             UsageError: there is no such server or tool, or the file of answers is not writable.
@@ -108,7 +108,7 @@ class Reviews:
 
         Args:
             links: the addresses.
-            given: the form's fields: `call`, `answer`, `why`, `group`, and those of `Chosen`.
+            given: the form's fields: `call`, `answer`, `why`, `group`, and the fields of `Chosen`.
 
         Raises:
             UsageError: the answer is invalid, or the file cannot be written.

@@ -17,7 +17,8 @@ CALLS: Final = 200
 WIDTH: Final = 300
 """Width of the waterfall in SVG units."""
 _IDLE: Final = 0.04
-"""Maximum width of a period without open calls, as a share of the total width of busy periods."""
+"""Maximum width of a period without open calls, as a share of the total width of periods with open
+calls."""
 
 _COLUMNS: Final = """
     call_id, dir, method, tool, server, coalesce(tool, prompt, resource_uri) AS target, outcome,

@@ -42,7 +42,7 @@ _ORDER: Final = {"calls": "-requested_at", "recordings": "-opened_at", "messages
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows of a table or answer."""
+    """The part of a table or answer that a page shows."""
 
     source: str
     """Name of a table or question."""
@@ -126,7 +126,7 @@ class Answered:
             )
 
     def _asked(self) -> pl.DataFrame | None:
-        """Return the whole answer to a question; None for tables, which are read page by page."""
+        """Return the whole answer to a question; None for a table, which is read page by page."""
         if self.shown.source not in question_titles():
             return None
         given: dict[str, Any] = dict(self.shown.filters)
@@ -279,13 +279,13 @@ def _kind(column: str, value: object) -> str:
 _IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
 _WORD: Final = 24
-"""Texts up to this length (in characters) are kept on one line."""
+"""Maximum length in characters of a text that is kept on one line."""
 _PROSE: Final = 60
-"""Texts from this length (in characters) get a wide column."""
+"""Minimum length in characters of a text that gets a wide column."""
 
 
 def _as_filter(value: object) -> str | None:
-    """Return a value as text for an address; None if rows cannot be selected by this value."""
+    """Return a value as text for an address; None if the value cannot select rows."""
     if value is None:
         return NULL
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Builds a tool's page: why it fails, since when, for whom, and how long it takes."""
+"""Builds a tool's page: why the tool fails, since when, for which clients, and its latency."""
 
 from typing import Any, Final
 

@@ -15,10 +15,10 @@ LONGEST: Final = 20_000
 """Maximum number of characters shown of a text."""
 _DEEPEST: Final = 60
 _OPEN: Final = 12
-"""Objects and lists with at most this many members are initially expanded."""
+"""Maximum number of members of an object or list that is initially expanded."""
 _OPEN_DEPTH: Final = 4
 _LINE: Final = 160
-"""Texts up to this length (in characters) are shown on the same line as their names."""
+"""Maximum length in characters of a text that is shown on the same line as its name."""
 
 
 class Tree:
@@ -35,7 +35,7 @@ class Tree:
         self._left = NODES
 
     def render(self, text: str) -> Markup:
-        """Return the tree; show text that is not JSON, or is nested too deeply, unchanged."""
+        """Return the tree. Text that is not JSON, or is nested too deeply, is shown unchanged."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):

@@ -110,7 +110,8 @@ def export(
         return write(out)
     path = Path(out)
     if path.exists() and not path.is_file():
-        return whole_file(path, write)  # no retry: bytes written to a pipe cannot be taken back
+        # Do not retry, because bytes written to a pipe cannot be taken back.
+        return whole_file(path, write)
     return retry_if_replaced([opened], lambda: whole_file(path, write))
 
 

@@ -57,7 +57,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     if reply_bytes is not None:
         content["text"] = reply_text
     elif latency is not None:
-        # There was a reply, but the store does not contain the text.
+        # The call has a reply, but the store does not contain its text.
         content["size"] = row["response_bytes"] or 1
     # Like browsers, write status 0 for requests without a response.
     answered = reply_bytes is not None or latency is not None
@@ -94,7 +94,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(row: dict[str, Any]) -> str:
-    command = row["command"]  # the URL if the transport is HTTP
+    command = row["command"]  # `command` is the URL if the transport is HTTP
     if isinstance(command, str) and command.startswith(("http://", "https://")):
         return command
     return f"stdio://{quote(row['server'] or 'server', safe='')}"

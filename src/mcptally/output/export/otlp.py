@@ -156,7 +156,7 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Return the nanoseconds from request to reply or cancellation; None if there is neither."""
+    """Return the nanoseconds from request to reply or cancellation; None without either."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:
@@ -179,7 +179,7 @@ def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, 
         "gen_ai.tool.definitions": definitions,
         "http.response.status_code": row["http_status"],
         **{f"mcptally.{name}": row[name] for name in _EXTRA_COLUMNS},
-        # Only an error status has a message; other error texts go here.
+        # Only an error status has a message, so other error texts are attributes.
         "mcptally.error_text": None if _is_error(row) else row["error_text"],
     }
 

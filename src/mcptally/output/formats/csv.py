@@ -1,9 +1,10 @@
-"""Writes CSV that is safe to open in a spreadsheet: no cell is a formula, and lists are JSON.
+"""Writes CSV that is safe to open in a spreadsheet: no cell is a formula.
 
-A text that starts with `=`, `+`, `-`, `@`, their full-width forms, a tab or a line break is
-prefixed with an apostrophe, as OWASP recommends against CSV injection. Numbers are not changed. CSV
-has no escapes, so control, invisible and bidirectional characters become U+FFFD. In lines of more
-than `LINE` bytes, the longest texts are cut. The file is UTF-8 without a byte order mark.
+Lists are written as JSON. A text that starts with `=`, `+`, `-`, `@`, their full-width forms, a tab
+or a line break is prefixed with an apostrophe, as OWASP recommends against CSV injection. Numbers
+are not changed. CSV has no escapes, so control, invisible and bidirectional characters become
+U+FFFD. In lines of more than `LINE` bytes, the longest texts are cut. The file is UTF-8 without a
+byte order mark.
 """
 
 import json
@@ -111,6 +112,6 @@ def _quoted_bytes(texts: pa.Array) -> npt.NDArray[np.int64]:
 def _cut(text: str, size: int) -> str:
     """Cut a text so that it takes at most `size` bytes in a line, and append a remark."""
     remark = f"\N{HORIZONTAL ELLIPSIS} [cut: {len(text)} characters]"
-    room = size - _CELL - len(remark.encode()) - 1  # a pair of quotes may be cut in half
+    room = size - _CELL - len(remark.encode()) - 1  # the cut may separate a pair of quotes
     kept = text.replace('"', '""').encode()[:room].decode(errors="ignore")
     return kept.replace('""', '"') + remark

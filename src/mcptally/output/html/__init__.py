@@ -169,7 +169,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-@functools.cache  # compiling the template takes longer than rendering it
+@functools.cache  # keep the template, because compiling it takes longer than rendering
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("mcptally.output.html"),
@@ -224,7 +224,7 @@ def _units(name: str) -> int:
 
 
 _EVIDENCE: Final = ("errors", "hidden", "latency")
-"""Sections whose calls take precedence over those of `_OTHERS`."""
+"""Sections whose calls take precedence over the calls of sections in `_OTHERS`."""
 _OTHERS: Final = (
     *("changes", "violations", "retries", "findings", "servers", "context", "drift", "tools"),
 )

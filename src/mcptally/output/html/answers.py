@@ -143,7 +143,8 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         counts={name: int(value or 0) for name, value in sums.items()},
         first_call=times[0],
         last_call=times[1],
-        # Except behind gateways, a session has one server, so the sum counts each session once.
+        # Except for sessions with a gateway, a session has one server, so the sum counts each
+        # session once.
         sessions=int(servers.get_column("sessions").sum()),
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         more=_more(store, examples, given),

@@ -131,7 +131,7 @@ def timeline(
 TIME_WIDTH: Final = 1000
 TIME_HEIGHT: Final = 100
 KIND_OF_CAUSE: Final = {"tool_failures": "tool_failure", "other": "open"}
-"""Maps causes in the answer to `timeline` to outcomes on the page, if the names differ."""
+"""Maps causes in the answer to `timeline` to the page's outcomes, for causes with another name."""
 _UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 

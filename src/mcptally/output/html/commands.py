@@ -45,7 +45,7 @@ class Commands:
                 self._where.append(f"requested_at {operator} TIMESTAMPTZ '{time}'")
 
     def show(self, call: str | None) -> str | None:
-        """Return the command that explains a call; None if the id has an unknown form."""
+        """Return the command that explains a call; None if the id does not look like a call id."""
         if call is None or not _ID.fullmatch(call):
             return None
         return f"mcptally show {self.store} {call}"
@@ -111,7 +111,7 @@ _SPECIAL: Final = frozenset('"$`\\!')
 
 
 def _quoted(sql: str) -> str:
-    """Quote SQL for a shell, in double quotes (easier to read) if this is safe."""
+    """Quote SQL for a shell. If safe, use double quotes, which are easier to read."""
     return shlex.quote(sql) if _SPECIAL & set(sql) else f'"{sql}"'
 
 

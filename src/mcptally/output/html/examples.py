@@ -1,9 +1,9 @@
 """Prepares example calls for the page: request, reply, and the evidence for the verdict.
 
 Each call appears once on the page; priorities and table rows refer to it. Calls of the most
-important rows are added first, until `BUDGET` is spent. Frames are read from the transcripts if
-these still exist. Long frames are collapsed and cut; a result shared by several calls is not
-repeated.
+important rows are added first, until `BUDGET` is spent. Frames are read from the transcripts if the
+transcripts still exist. Long frames are collapsed and cut; if several calls have the same result,
+the page shows it once.
 """
 
 import dataclasses
@@ -37,10 +37,10 @@ MAX_STDERR: Final = 3_000
 MAX_EVIDENCE: Final = 3_000
 """Maximum number of characters of a call's evidence on the page."""
 MAX_INDENTED: Final = 40_000
-"""Payloads up to this length (in characters) are masked and indented as a whole; longer payloads
-are cut first."""
+"""Maximum length in characters of a payload that is masked and indented as a whole; longer payloads
+are cut before."""
 FOLDED: Final = 700
-"""Payloads longer than this (in characters) are collapsed."""
+"""Length in characters above which a payload is collapsed."""
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
 """Approximate size of a call's markup in bytes."""
@@ -61,7 +61,7 @@ class Payload:
     same_as: str | None
     """Id of a call on the page with the same arguments or result."""
     of_frame: str
-    """What `text` contains: the whole `frame`, or only the `arguments` or `result`."""
+    """The content of `text`: the whole `frame`, or only the `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Call:
     stderr: Markup | None
     """The stderr lines around the call."""
     not_read: str | None
-    """Why the transcript was not read, if it was not."""
+    """Why the transcript was not read; None if it was read."""
     request: Payload
     reply: Payload
     evidence: Markup
@@ -171,7 +171,9 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
 def _explained(
     store: Store, wanted: Sequence[str], calls: Mapping[str, Call]
 ) -> Iterator[Explanation]:
-    """Yield explanations of calls, which are read in batches that approximately fill the budget.
+    """Yield explanations of calls.
+
+    The calls are read in batches that approximately fill the budget.
 
     Args:
         store: the page's store.
@@ -281,5 +283,5 @@ def _content(text: str | None, limit: int) -> Markup | None:
     """Return recorded text as the content of an HTML element: masked, cut and escaped."""
     if not text:
         return None
-    # Do not escape quotes, of which JSON has many: the content of elements does not require it.
+    # Do not escape quotes: JSON has many quotes, and the content of elements does not require it.
     return Markup(html.escape(shown_lines(text, limit), quote=False))  # noqa: S704

@@ -51,7 +51,7 @@ def share_that_worked(counts: Mapping[str, int]) -> str:
 
 
 def reasons(found: Answers) -> str:
-    """Return why calls did not work, most frequent reason first."""
+    """Return the reasons why calls did not work, most frequent reason first."""
     n, calls = outcomes(found), found.counts["calls"]
     causes = sorted((cause for cause in RESULTS if n[cause] and cause != "ok"), key=lambda c: -n[c])
     return "; ".join(

@@ -81,7 +81,8 @@ class Priority:
     def details(self, parts: Mapping[str, Section | None]) -> tuple[str, list[object] | None]:
         """Return the section with more information, and the key of the row about the problem.
 
-        The key is None without such a row. If the section is empty, returns the tools' section.
+        The key is None if the section has no row about the problem. If the section is empty, the
+        function returns the tools' section.
         """
         if self.section not in _ROWS:
             return self.section, None
@@ -186,7 +187,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
     rows = compared.tools.filter(
         pl.col("change").is_in(["worse", "vanished"]), level="tool"
     ).to_dicts()
-    # `compare` sorts by importance; the stable sort by kind of change preserves this order.
+    # `compare` sorts by importance. The stable sort by kind of change keeps this order.
     for row in sorted(rows, key=lambda r: order(r["change"])):
         metric = next(iter(row["worse"] or ()), "")
         quote, example = _example(answers, row, metric)

@@ -65,7 +65,7 @@ _LIVES: Final[Mapping[str, str]] = {
     "crash": "start",
     "noise": "line",
 }
-"""Maps kinds of problem in a server's life cycle to the unit that is counted."""
+"""Maps kinds of problem in a server's life cycle to the counted unit."""
 
 
 _PROBED: Final = "after server/discover, which clients of newer revisions send first"
@@ -95,7 +95,7 @@ def number(row: Mapping[str, Any]) -> str:
 
 
 def blame(row: Mapping[str, Any]) -> str:
-    """Return whose fault the problem is, and how certain this is."""
+    """Return the party at fault for a problem, with the certainty."""
     sure = certain(row["certainty"])
     named = f"{row['fault']}{sure}"
     if row["uncertain"]:
@@ -153,10 +153,10 @@ def share(row: Mapping[str, Any]) -> str:
 
 
 _BREAK_SCHEMA: Final = 0.5
-"""Schema violations are mentioned if at least this share of affected calls has one."""
+"""Minimum share of affected calls with a schema violation for violations to be mentioned."""
 
 _UNLISTED: Final = 0.1
-"""Calls to unknown tools are mentioned if they exceed this share of the affected calls."""
+"""Share of the affected calls above which calls to unknown tools are mentioned."""
 
 
 def inputs(row: Mapping[str, Any]) -> str:
@@ -194,7 +194,7 @@ def evidence(row: Mapping[str, Any]) -> str:
 
 
 def statement(row: Mapping[str, Any]) -> str:
-    """Return a sentence about a problem: what, how often, whose fault, since when."""
+    """Return a sentence about a problem: title, frequency, fault and onset."""
     said = (f"{title(row)}, {number(row)}", blame(row), onset(row))
     return "; ".join(filter(None, said))
 

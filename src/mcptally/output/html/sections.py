@@ -1,7 +1,7 @@
 """Prepares the rows of the page's tables, with chart coordinates and commands.
 
-The number of rows is limited, so that the page stays small for any store. The page states how many
-rows were omitted, and which command prints all of them.
+The number of rows is limited, so that the page stays small for any store. The page states the
+number of omitted rows, and the command that prints all rows.
 """
 
 import dataclasses
@@ -83,8 +83,9 @@ class _Rows:
     ) -> dict[str, Any]:
         """Return a section's row: the columns of an answer's row, `columns`, and commands.
 
-        `tool_ok` and `tool_calls` are the numbers of successful and of all calls to the row's tool,
-        or for a row about a whole server (`level` is `server`), to all of its tools.
+        `tool_ok` and `tool_calls` are the numbers of successful calls and of all calls to the row's
+        tool. For a row about a whole server (`level` is `server`), they include the calls to all
+        tools of the server.
 
         Args:
             row: the row of the answer.
@@ -120,8 +121,8 @@ class _Rows:
     def _examples(self) -> dict[tuple[str | None, str | None], str]:
         """Map (server, tool) to an example call.
 
-        The example is from the tool's most common tool failure, or else its most common failure of
-        any kind, or else its slowest call.
+        The example is a call with the tool's most common tool failure, or else with its most common
+        failure of any kind, or else its slowest call.
         """
         errors = self.answers("error_groups")
         found: dict[tuple[str | None, str | None], str] = {}
@@ -133,7 +134,7 @@ class _Rows:
     def _scored(
         self, row: Mapping[str, Any], tool: str | None, example: str | None
     ) -> dict[str, Any]:
-        """Return a row of scores, with the calls that failed because of the tool, if any."""
+        """Return a row of scores, with a command for the calls that failed because of the tool."""
         where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         ends = (row["success_rate_low"], row["success_rate"], row["success_rate_high"])
         command = self.commands.calls(row["server"], tool, where, example)

@@ -11,8 +11,8 @@ CAUSES: Final = ("ok", "tool_failures", "infrastructure", "ambiguous", "business
 def stacked(timeline: pl.DataFrame) -> pl.DataFrame:
     """Return one row per period and cause, with the number of `calls`.
 
-    The cause `other` stands for calls that were cancelled or have no result yet. Causes without
-    calls in a period and calls at unknown times have no row.
+    The cause `other` includes calls that were cancelled or have no result yet. Causes without calls
+    in a period and calls at unknown times have no row.
 
     Args:
         timeline: the answer to the question `timeline`, or some of its rows.

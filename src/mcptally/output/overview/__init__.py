@@ -58,7 +58,7 @@ def overview(
 ) -> Overview:
     """Import, score and summarize recordings and logs.
 
-    If another process is already doing this for the same paths, waits for its answer.
+    If another process is computing the answer for the same paths, the function waits for it.
 
     Args:
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
@@ -125,7 +125,8 @@ def _overview(
     cache.create(root, folder)
     with cache.locked(folder, on_wait):
         earlier = cache.read(folder)
-        if inputs.are_stable and cache.is_current(folder, earlier, state):  # by another process
+        # True if another process has computed the answer since.
+        if inputs.are_stable and cache.is_current(folder, earlier, state):
             return _known(folder, earlier, inputs, on_answer)
         found = _answer_anew(folder, inputs, state, earlier, jobs, progress, on_answer)
         cache.sweep(root, keep=folder)
@@ -164,7 +165,8 @@ def _answer_anew(
 
     same_logs = earlier.get("logs") == inputs.logs_state and (folder / cache.IMPORTED).is_dir()
     if not same_logs:
-        cache.forget(folder)  # if this run is killed, the next run imports the logs again
+        # Remove the state, so that the next run imports the logs again if this run is killed.
+        cache.forget(folder)
     counts = _score(folder, inputs, earlier, same_logs=same_logs, jobs=jobs, progress=progress)
     asked = Asked(open_store(folder / cache.STORE))
     answer = answer_of(asked, most=_SHOWN) | counts

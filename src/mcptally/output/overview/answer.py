@@ -32,7 +32,7 @@ def _answer(asked: Asked, most: int) -> dict[str, Any]:
     sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
     counts = {name: int(value or 0) for name, value in sums.items()}
     first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
-    if first is None:  # no calls, because the servers did not start
+    if first is None:  # the problem has no calls, because the servers did not start
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     counted, values = counted_calls(asked.filters)

@@ -30,7 +30,7 @@ IMPORTED: Final = "imported"
 _STATE: Final = "overview.json"
 _FORMAT: Final = 1
 UNUSED_DAYS: Final = 30
-"""A cache is removed after this many days without use."""
+"""Number of days without use after which a cache is removed."""
 _FOLDER: Final = re.compile(r"[0-9a-f]{12}")
 _SOURCES: Final = (".py", ".sql", ".html", ".css", ".js", ".toml", ".json")
 
@@ -168,8 +168,8 @@ def sweep(caches: Path, *, keep: Path) -> None:
 def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
     """Import logs into an emptied folder; return the number of unused lines.
 
-    All logs are imported together, because which servers are read from a Claude Desktop log depends
-    on the other logs in the same folder.
+    All logs are imported together: a server's messages are read from `mcp.log` of Claude Desktop
+    only if the server has no log of its own in the same folder.
     """
     from mcptally.importers import import_logs  # noqa: PLC0415
 

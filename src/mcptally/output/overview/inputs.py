@@ -18,7 +18,8 @@ from mcptally.transcript.remote import not_found
 PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
-"""Name patterns of files in folders that may be transcripts or logs; also with .gz or .zst."""
+"""Patterns for names of files in folders that may be transcripts or logs, also with the suffix .gz
+or .zst."""
 _NAMES: Final = tuple(
     f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
 )
@@ -44,7 +45,7 @@ class Inputs:
     reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Maps paths of files in folders with answers from `mcptally review` to their states."""
     are_stable: bool = True
-    """Whether any later change to a file will change the file's state."""
+    """Whether any later change to a file also changes the file's state."""
 
     @property
     def logs_state(self) -> dict[str, Any]:
@@ -160,7 +161,7 @@ def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bo
             found.skipped.append(SkippedFile(str(path), str(error)))
             return
     if form is None and path.name.endswith(SUFFIXES) and (is_named or is_damaged(path)):
-        form = TRANSCRIPT  # scoring will report the problem
+        form = TRANSCRIPT  # scoring reports the problem
     if form is None:
         if is_named:
             raise UnreadableError(

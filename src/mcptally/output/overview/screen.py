@@ -78,7 +78,7 @@ def _skipped(files: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
 
 
 def _read(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Yield phrases about what was read and what was not."""
+    """Yield phrases about the files that were read and the files that were skipped."""
     if answer["transcripts"]:
         yield count(answer["transcripts"], "transcript")
     if answer["logs"]:
@@ -119,7 +119,7 @@ _JOINT: Final = "\N{NO-BREAK SPACE}"
 
 
 def _together(text: str) -> str:
-    """Return the text in a form that `_wrapped` will not break."""
+    """Return the text with its words joined, so that `_wrapped` keeps them on one line."""
     return text.replace(" ", _JOINT)
 
 
@@ -132,7 +132,10 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """Return the text shown if there are no findings; calls that name no tool may have failed."""
+    """Return the text shown if there are no findings.
+
+    Calls that name no tool may still have failed.
+    """
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
         return f"No tool has a problem: the {count(failed, 'failed call')} named none."
@@ -161,7 +164,7 @@ def _finding(number: int, finding: Mapping[str, Any], width: int) -> Iterator[st
 
 
 def _next(answer: Mapping[str, Any], store: Path, page: Path) -> Iterator[str]:
-    """Yield the report's path and three commands, the first of them about the first finding."""
+    """Yield the report's path and three commands. The first command is about the first finding."""
     place = _path(store)
     call = answer["findings"][0]["call_id"] if answer["findings"] else None
     yield f"report: {_path(page)}"
