@@ -20,8 +20,6 @@ MAX_CHARS: Final = 500
 LATE_NS: Final = 1_000_000_000
 """Maximum delay of a trace after the reply, since stdout and stderr are separate pipes."""
 
-_MARK: Final = "Traceback ("
-"""Literal text in the first line of each Python trace."""
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
 """Matches the first line of a trace. Rich truncates the title of a narrow box."""
 _CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
@@ -52,10 +50,20 @@ class StderrExceptions(StageTable):
 
 
 class _Lines(StderrEvents):
-    """One row per stderr line, with facts about its trace."""
+    """One row per stderr line, with facts about the line and about its trace."""
 
+    written = Column(pl.String, "The line as it was written.")
     head = Column(pl.Boolean, "Whether the line is the first of a trace of Python.")
     boxed = Column(pl.Boolean, "Whether it is part of a box that rich draws.")
+    blank = Column(pl.Boolean, "Whether it is empty.")
+    frame = Column(pl.Boolean, "Whether it is a frame of JavaScript or Java.")
+    chars = Column(pl.UInt32, "Its characters.")
+    unindented = Column(pl.String, "The line without the white space at its start.")
+    margin = Column(pl.UInt32, "Characters of white space at its start.")
+    word = Column(pl.UInt32, "Characters of its first word.")
+    logged = Column(pl.Boolean, "Whether it begins like a log entry.")
+    names_tool = Column(pl.Boolean, "Whether it names a tool.")
+    chains = Column(pl.Boolean, "Whether it says that another trace follows.")
     block = Column(pl.UInt32, "Number of the trace in the recording.")
     before = Column(pl.String, "The line before the trace.")
     in_box = Column(pl.Boolean, "Whether the trace is in a box.")
@@ -85,71 +93,99 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     Args:
         stderr: `StderrEvents`.
     """
-    lines = stderr.select("recording", "seq", "ts_ns", "text").drop_nulls("text")
+    lines = _lines(stderr)
     if lines.is_empty():
         return StderrExceptions.empty()
-    is_trace = _Lines.text.col.str.contains(_MARK, literal=True) | _Lines.text.col.str.contains(
-        f"(?m){_FRAME}"
-    )
-    with_trace = (
-        lines.get_column(_Lines.recording.name).filter(lines.select(is_trace).to_series()).unique()
-    )
-    lines = lines.filter(_Lines.recording.col.is_in(with_trace.implode()))
-    if lines.is_empty():
-        return StderrExceptions.empty()
-    lines = (
-        lines.lazy()
-        .sort("recording", "seq")
-        .with_columns(_Lines.text.col.str.split("\n"))
-        .explode("text", empty_as_null=False)
-        .with_columns(
-            _Lines.text.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""),
-        )
-        .with_columns(
-            head=_Lines.text.col.str.contains(_HEAD),
-            boxed=_Lines.text.col.str.contains(_BOX),
-            # Exception groups print a margin of | and + before each line.
-            text=pl.when(~_Lines.text.col.str.contains(_BOX))
-            .then(_Lines.text.col.str.replace(_GROUP_MARGIN, ""))
-            .otherwise("text"),
-        )
-        .with_row_index("row")
-        .pipe(run_query)
-    )
     found = pl.concat([_of_python(lines), _of_frames(lines)])
     found = found.with_columns(StderrExceptions.exception.col.str.head(MAX_CHARS))
     return found.sort("ts_ns", "recording").pipe(run_query)
+
+
+def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
+    """Return the lines of recordings with a stack trace, with each line's own facts in `_Lines`."""
+    lines = (
+        stderr.lazy()
+        .select("recording", "seq", "ts_ns", written=StderrEvents.text.col.str.split("\n"))
+        .explode("written", empty_as_null=False)
+        .drop_nulls("written")
+        .pipe(run_query)
+    )
+    distinct = (
+        lines.lazy()
+        .select("written")
+        .unique()
+        .with_columns(
+            text=_Lines.written.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, "")
+        )
+        .with_columns(
+            head=_Lines.text.col.str.contains(_HEAD), boxed=_Lines.text.col.str.contains(_BOX)
+        )
+        # Exception groups print a margin of | and + before each line.
+        .with_columns(
+            text=pl.when("boxed")
+            .then("text")
+            .otherwise(_Lines.text.col.str.replace(_GROUP_MARGIN, ""))
+        )
+        .with_columns(
+            blank=_Lines.text.col == "",
+            frame=_Lines.text.col.str.contains(_FRAME),
+            chars=_Lines.text.col.str.len_chars(),
+            unindented=_Lines.text.col.str.strip_chars_start(),
+            logged=_Lines.text.col.str.contains(_LOG_LINE),
+            names_tool=_Lines.text.col.str.contains(_TOOL),
+            chains=_Lines.text.col.str.contains(_CHAIN),
+        )
+        .with_columns(
+            margin=_Lines.chars.col - _Lines.unindented.col.str.len_chars(),
+            word=_Lines.unindented.col.str.extract(r"^(\S+)", 1).str.len_chars(),
+        )
+        .drop("unindented")
+        .pipe(run_query)
+    )
+    lines = left_join_columns(lines, distinct, "written").drop("written")
+    in_trace = pl.any_horizontal(_Lines.head.col, _Lines.frame.col)
+    with_trace = lines.filter(in_trace).get_column(_Lines.recording.name).unique()
+    return lines.filter(_Lines.recording.col.is_in(with_trace.implode())).sort(
+        "recording", "seq", maintain_order=True
+    )
+
+
+def _earlier(lines: int) -> pl.Expr:
+    """Return the text of the line that is `lines` lines earlier in the recording.
+
+    A window function would copy all texts.
+    """
+    same = _Lines.recording.col == _Lines.recording.col.shift(lines)
+    return pl.when(same).then(_Lines.text.col.shift(lines))
 
 
 def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return Python exceptions, which are named on the line after each trace's frames."""
     block = ["recording", "block"]
     text = _Lines.text.col
-    body = _Lines.boxed.col | _Lines.head.col | (text == "")
+    body = _Lines.boxed.col | _Lines.head.col | _Lines.blank.col
     if not lines.get_column(_Lines.head.name).any():
         return StderrExceptions.empty().lazy()
     lines = (
         lines.lazy()
         .with_columns(
             block=_Lines.head.col.cum_sum().over("recording"),
-            before=pl.when("head").then(text.shift(1).over("recording")),
+            before=pl.when("head").then(_earlier(1)),
         )
         .filter(_Lines.block.col > 0)
         .with_columns(
             _Lines.boxed.col.first().over(block).alias("in_box"),
-            pl.when("head").then(text.str.len_chars()).alias("width"),
+            pl.when("head").then("chars").alias("width"),
             _Lines.before.col.first().over(block),
         )
-        .with_columns(ends=~body & (_Lines.in_box.col | ~text.str.contains(r"^\s")))
+        .with_columns(ends=~body & (_Lines.in_box.col | (_Lines.margin.col == 0)))
         .with_columns(after=_Lines.ends.col.cum_sum().over(block))
         .pipe(run_query)
     )
     # Rich wraps an exception where the next word does not fit into its box.
     width = _Lines.width.col.first().over(block)
-    word = text.str.strip_chars_start().str.extract(r"^(\S+)", 1).str.len_chars()
-    margin = text.str.len_chars() - text.str.strip_chars_start().str.len_chars()
-    wraps = (text.str.len_chars().shift(1) + 1 + word > width) & (margin == margin.shift(1))
-    wraps &= ~text.str.contains(_LOG_LINE)
+    full = _Lines.chars.col.shift(1) + 1 + _Lines.word.col > width
+    wraps = full & (_Lines.margin.col == _Lines.margin.col.shift(1)) & ~_Lines.logged.col
     goes_on = (_Lines.after.col == 1) | (_Lines.in_box.col & wraps).fill_null(value=False)
     kept = (
         lines.lazy()
@@ -158,11 +194,11 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .filter(_Lines.goes_on.col.cast(pl.Int8).cum_min().over(block) == 1)
     )
     # A log entry may begin with an exception without frames, which starts the chain.
-    new_entry = (_Lines.after.col > 1) & (text.str.contains(_TOOL) | text.str.contains(_LOG_LINE))
+    new_entry = (_Lines.after.col > 1) & (_Lines.names_tool.col | _Lines.logged.col)
     chained = (
         lines.lazy()
         .with_columns(same_entry=~new_entry.cum_max().over(block))
-        .filter(_Lines.same_entry.col & text.str.contains(_CHAIN))
+        .filter(_Lines.same_entry.col & _Lines.chains.col)
         .select("recording", _Lines.block.col + 1)
         .unique()
     )
@@ -194,17 +230,17 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
 
 def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
     """Return JavaScript and Java exceptions, which are named on the line before the frames."""
-    frame = _Lines.text.col.str.contains(_FRAME)
     exception = _Lines.exception.col
     is_cause = exception.str.contains(_CAUSE)
     return (
         lines.lazy()
         .with_columns(
-            first=frame & ~frame.shift(1, fill_value=False).over("recording"),
-            exception=_Lines.text.col.shift(1).over("recording").str.strip_chars(),
-            before=_Lines.text.col.shift(2).over("recording"),
+            first=_Lines.frame.col & ~_Lines.frame.col.shift(1, fill_value=False).over("recording"),
+            exception=_earlier(1),
+            before=_earlier(2),
         )
         .filter(_Lines.first.col & exception.str.contains(_NAMED_ERROR))
+        .with_columns(exception.str.strip_chars())
         .with_columns(
             tool=pl.coalesce(pl.col("exception", "before").str.extract(_TOOL, 1)),
             chain=(~is_cause).cum_sum().over("recording"),
