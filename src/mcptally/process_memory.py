@@ -144,6 +144,6 @@ def trim_heap() -> None:
 def dask_setup(_worker: object) -> None:
     """Apply `ENVIRONMENT`: Dask calls this in workers with `--preload mcptally.process_memory`.
 
-    By default, Dask's workers release memory immediately.
+    Without this function, Dask's workers release freed memory immediately.
     """
     configure_allocators()

@@ -98,7 +98,7 @@ def recognised_contents() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected: lines examined, and formats that some of them match.
+    """Explain why no format was detected, with the formats that some examined lines match.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -133,7 +133,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 def _by_lines(lines: list[bytes]) -> str | None:
     """Return the format that matches most lines.
 
-    If several formats match equally many, the first.
+    If several formats match the same number of lines, the first of them is returned.
     """
     votes = _votes(lines)
     if not votes:

@@ -148,7 +148,10 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 
 
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link requests that provide input to the call that required it, found by state or target."""
+    """Link each request that provides input to the call that required the input.
+
+    The call is found by `requestState` or, without it, by method and target.
+    """
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
     waiting = rows.filter(_Rows.outcome.col == "input_required").with_columns(

@@ -41,9 +41,9 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
 def split_batches(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return the messages, their events' indexes, their indexes in a batch, and `batch` flags.
+    """Return four columns: messages, indexes of their events, indexes in a batch, `batch` flags.
 
-    The events' indexes are None if every event has exactly one message.
+    The column of event indexes is None if every event has exactly one message.
     """
     msgs: list[Any] = [item.msg for item in items]
     batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]

@@ -35,7 +35,10 @@ class Slicing(msgspec.Struct, frozen=True):
 
 
 class EventSpool:
-    """Stores decoded tables in files, one per chunk, share of the recordings, and table."""
+    """Stores decoded tables in files.
+
+    There is one file per chunk, share of the recordings and table.
+    """
 
     def __init__(self, slicing: Slicing, *, limit: int, read: int) -> None:
         """Create the folder.

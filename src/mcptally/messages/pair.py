@@ -285,10 +285,10 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the error, without an id, by which a server refused a call's HTTP exchange.
+    """Add the error with which a server refused a call's HTTP exchange.
 
-    An error without an id is not a reply, so the call has no reply, although the client received
-    the error.
+    Such an error has no id and is therefore not a reply: the call has no reply, although the client
+    received the error.
     """
     refusals = (
         messages.lazy()

@@ -110,7 +110,7 @@ class ArchiveContext:
         self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
     def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
-        """Read all summaries and return the timeline; `listings` must be empty."""
+        """Read all summaries, with the listings into `listings`; return the timeline."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")

@@ -118,8 +118,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def without_changed(self, archive: Iterable[Path]) -> Self:
         """Return these stores without the rows of files that changed or are not in `archive`.
 
-        Rows of a recording are also left out if it has a new segment in `archive`, or if it could
-        not be scored again until now.
+        The rows of a recording are also left out if the recording has a new segment in `archive`,
+        or if an earlier run could not score it again.
         """
         files = {str(path): path for path in archive}
         changed = {

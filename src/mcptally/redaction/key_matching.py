@@ -169,7 +169,7 @@ def _name_start(view: bytes, at: int) -> int:
 
 
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """Yield the span of the list item at `at`, which follows a flag, if it may be a value."""
+    """Yield the span of the list item at `at` if it may be the value of the flag before it."""
     for span in _quoted_value_spans(view, at, kind):
         # Another flag or a sentence from a help text is not a value.
         word = view[span.start : span.end]

@@ -128,7 +128,10 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_defaults=True):
-    """Calls drawn at random from the frame, which is the set of calls in the store at that time."""
+    """Calls drawn at random from the frame.
+
+    The frame is the set of calls that the store had when the sample was drawn.
+    """
 
     id: str
     at: str

@@ -169,7 +169,7 @@ def _effects(failed: Floats, holds: Floats) -> Floats:
 
 
 def _p_values(table: _Table) -> Floats:
-    """Return, for each fact, the share of draws whose best fact separates at least as well."""
+    """Return each fact's p-value, the share of draws in which some fact separates as well."""
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
     if sessions >= MIN_SESSIONS:

@@ -1,9 +1,11 @@
 """Reads, checks and replaces a store's manifest, `store.json`, which lists the live files.
 
-STORE/store.json format, versions, files of the archive, live files
-STORE/<table>/<number>-<run>.parquet rows, zstd STORE/.known/<kind>/<number>-<run>.parquet summaries
-of partitions, which tell the next run which rows it can reuse STORE/.masked/<rules>/<table>/…
-copies of tables without secrets, for untrusted SQL STORE/.work/ work in progress of a run
+STORE/store.json                            format, versions, files of the archive, live files
+STORE/<table>/<number>-<run>.parquet        rows, zstd
+STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions, which tell the next run which
+                                            rows it can reuse
+STORE/.masked/<rules>/<table>/…             copies of tables without secrets, for untrusted SQL
+STORE/.work/                                work in progress of a run
 
 Files are written once and never changed. A run adds files under new names, replaces `store.json`
 atomically, and removes files that are no longer listed. So a killed run leaves either the old or

@@ -176,7 +176,7 @@ def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write a part's summary (rows by kind) to the work folder, which contains `SUMMARIES`."""
+    """Write a part's summary (rows by kind) to the folder `SUMMARIES` of the work folder."""
     for kind, frame in frames.items():
         target = work / SUMMARIES / kind / f"{part}.parquet"
         target.parent.mkdir(exist_ok=True)

@@ -130,7 +130,7 @@ def read_calls(
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Add the lines needed for a call to each file's lists."""
+    """Add the line numbers that are needed for a call to the files' lists of lines."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))
@@ -258,7 +258,10 @@ def _frame(line: bytes, batch_index: int) -> str | None:
 def _around(
     stderr: Iterable[_Stderr], asked: int, replied: int | None, *, answered: bool
 ) -> dict[str, str]:
-    """Return stderr lines before, during and after a call; parts without lines are omitted."""
+    """Return the stderr lines before, during and after a call.
+
+    Periods without lines are omitted.
+    """
     ends = asked if replied is None else replied
     parts: dict[str, list[str]] = {"before": [], "during": [], "after": []}
     for line in stderr:

@@ -53,7 +53,7 @@ def url_of_path(path: Path) -> str | None:
 
 
 def not_found(path: Path) -> UnreadableError:
-    """Return the error for a missing path, or for a URL if the command reads only paths."""
+    """Return the error for a missing path, or for a URL where only local paths are accepted."""
     url = url_of_path(path)
     why = "is not a local path; `mcptally score` reads URLs" if url else "no such file or folder"
     return UnreadableError(f"{url or path}: {why}")

@@ -285,8 +285,9 @@ class _Files(StageTable):
 def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `denied_before` and `works_otherwise` to calls, from calls in the same recording.
 
-    The caller named a file correctly if the server was denied access to it, which explains why it
-    does not exist later, or if other calls work with it.
+    Both facts show that the caller named a file correctly. If the server was denied access to the
+    file, this explains why the file does not exist later. If other calls work with the file, the
+    file is not damaged.
 
     Args:
         calls: calls with their final outcomes.

@@ -214,7 +214,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return one row per rule (certainty of a failure, id), and a row of nulls for "no rule"."""
+    """Return one row per rule, with its certainty and id, and a row of nulls for "no rule"."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)

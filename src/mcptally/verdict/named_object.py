@@ -119,10 +119,10 @@ class _Components(StageTable):
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return whose object each call's text names: `caller`, `server`, or null if unknown.
 
-    The object is the caller's if the arguments contain it or the last part of its path, or if it
-    contains an argument's value. The object is the name after SQLite's "no such", else the first
-    quoted word, else an unquoted name or path; an unquoted name takes precedence over a quoted
-    number of up to three digits.
+    The caller named the object if the arguments contain the object or the last part of its path, or
+    if the object contains an argument's value. The object is the name after SQLite's "no such",
+    else the first quoted word, else an unquoted name or path; an unquoted name takes precedence
+    over a quoted number of up to three digits.
 
     Args:
         texts: texts without wrappers.
@@ -206,7 +206,7 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
 def as_words(text: pl.Expr) -> pl.Expr:
     """Return the letters and digits of `text` in lower case, with a space around each word.
 
-    One such text contains another if its words include the other's words in sequence.
+    In this form, a text contains another text only if it contains the same words in sequence.
     """
     words = text.str.to_lowercase().str.replace_all(_BETWEEN_WORDS, " ").str.strip_chars(" ")
     return pl.concat_str(pl.lit(" "), words, pl.lit(" "))
@@ -270,7 +270,10 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
 
 
 def _has_value(named: pl.DataFrame) -> pl.Series:
-    """Return which objects contain an argument's value; False where `is_named` is true."""
+    """Return which objects contain an argument's value.
+
+    The result is False if `is_named` is true.
+    """
     found = (
         named.lazy()
         .filter(~_Named.is_named.col)

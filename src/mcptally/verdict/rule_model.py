@@ -368,7 +368,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return an expression: true if `status` equals a status, or is in a range ("500-599")."""
+    """Return an expression: true if `status` is in `statuses`, which may contain ranges."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges

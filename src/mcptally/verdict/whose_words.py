@@ -252,7 +252,10 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Join the calls, numbered as `row`, with their texts' words; drop nulls in `columns`."""
+    """Join calls, with their row number as `row`, and the words of their texts.
+
+    Rows with nulls in `columns` are dropped.
+    """
     return (
         calls.lazy()
         .with_row_index("row")

@@ -75,8 +75,8 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
         answers: the store's answers.
         links: builds addresses.
         given: the times as text, named as in `Ranges`, or `at`, which splits the calls in two;
-            without times, this store is compared with the base store; without a base store, the
-            second half of the calls with the first half.
+            without times, this store is compared with the base store, or, if there is none, the
+            second half of its calls is compared with the first half.
 
     Raises:
         UsageError: a text is not a time, or an end is not after its start.

@@ -55,7 +55,7 @@ _MAX_DEPTH: Final = 200
 
 
 def parse(text: str) -> Node:
-    """Parse the one value in `text`.
+    """Parse `text`, which must contain a single value.
 
     Raises:
         JsoncError: the text is not valid, or text follows the value.

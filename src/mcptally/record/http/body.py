@@ -64,7 +64,7 @@ class BodyParser:
         self._document = PooledBytes(cap=cap, pool=pool) if self._events is None else None
 
     def feed(self, data: bytes) -> list[BodyItem]:
-        """Return the events that `data` completes; a JSON document is complete only in `end`."""
+        """Return the events that `data` completes. A JSON document is returned by `end`."""
         self._encoded_size += len(data)
         if self._encoded is None:
             return self._observe(data)

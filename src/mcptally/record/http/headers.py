@@ -147,7 +147,7 @@ def _origin_form(target: bytes) -> bytes:
 
 
 def response_for_client(response: h11.Response, head: Head) -> h11.Response:
-    """Return the response to send to the client; h11 frames the body for the client's version."""
+    """Return the response to send to the client. h11 frames the body for its HTTP version."""
     closes = closes_connection(response, head)
     if head.is_end_to_end and not closes:
         return response

@@ -23,7 +23,10 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 
 
 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
-    """Return all spellings of the server's origin; with `loopback`, also under loopback names."""
+    """Return all spellings of the server's origin.
+
+    With `loopback`, these include loopback names.
+    """
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
     return frozenset(f"{scheme}://{h}{p}".lower().encode() for h in hosts for p in ports)

@@ -101,7 +101,10 @@ def _score_parts(
 
 
 def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of replies with isError and a text; `decided` contains their decisions."""
+    """Return the scores of replies with isError and a text.
+
+    `decided` contains the business-error decisions about these replies.
+    """
     sentence = _error_sentence(rows.get_column(Judged.first_text.name))
     inspected = {
         "classification": pl.lit("fully_working"),
@@ -199,7 +202,10 @@ def _document_error(
 
 
 def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of unanswered calls; the program's timeout applies in all scenarios."""
+    """Return the scores of unanswered calls.
+
+    The program's score for a timeout is the same in all scenarios.
+    """
     if not rows.height:
         return rows[[ROW]]
     scored = result_columns("seed", document.unanswered()) | result_columns(
@@ -213,7 +219,8 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """Return the business-error decisions about replies, with the replies' row numbers.
 
-    Args: examined: replies, and the name of the column with the deciding text.
+    Args:
+        examined: replies, and the name of the column with the deciding text.
     """
     inputs = pl.concat(
         rows.lazy().select(

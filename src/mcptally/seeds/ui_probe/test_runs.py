@@ -60,7 +60,7 @@ def known_code(code: str) -> bool:
 def determined(run: Any) -> str | None:
     """Return the result that the original program derives from `errors`.
 
-    None unless it is a list.
+    Returns None if `errors` is not a list.
     """
     errors = run.get("errors") if isinstance(run, dict) else None
     if not isinstance(errors, list):

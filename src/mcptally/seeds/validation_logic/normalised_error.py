@@ -168,7 +168,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
     """Return `NormalisedErrors`.
 
-    Each value is the structure's, or else the rule's, or else a default.
+    Each value comes from the error's structure, or else from the rule, or else is a default.
     """
     category = error.category or rule.category
     defaults = CATEGORIES[category]
