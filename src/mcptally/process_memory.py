@@ -73,8 +73,8 @@ def gc_paused() -> Iterator[None]:
 def available_memory() -> int | None:
     """Return the bytes that this process may still allocate; None if unknown.
 
-    This is the minimum of `MemAvailable` in /proc/meminfo and the remaining bytes in its cgroups
-    (version 2 and 1), counting their file cache as free.
+    The result is the minimum of `MemAvailable` in /proc/meminfo and the remaining bytes in the
+    process's cgroups (version 2 and 1). The cgroups' file cache counts as free.
     """
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()

@@ -63,7 +63,7 @@ def _read(folder: str, name: str) -> bytes:
 
 
 def user_rows(path: "Path", name: str, cls: type[T]) -> list[T]:
-    """Return the tables `[[name]]` of a user's TOML file, or the items of such a list in JSON.
+    """Return the tables `[[name]]` of a user's TOML file, or the items of the list `name` in JSON.
 
     Raises:
         UsageError: the file cannot be read, has no such tables, or a table does not fit `cls`.

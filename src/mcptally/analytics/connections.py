@@ -42,7 +42,7 @@ class Connections:
         exact: whether Arrow data has DuckDB's own types, which other programs cannot read.
 
     Raises:
-        StoreError: the constructor found no store, or one that this version cannot read.
+        StoreError: the constructor found no store, or a store that this version cannot read.
     """
 
     def __init__(self, path: Path, memory: str | None, *, masked: bool = False) -> None:

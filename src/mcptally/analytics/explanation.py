@@ -30,7 +30,8 @@ class Explanation:
     request: str | None
     """The request's JSON-RPC frame as recorded; None if the transcript was not read."""
     reply: str | None
-    """The reply's JSON-RPC frame as recorded; None if there is no reply or it was not read."""
+    """The reply's JSON-RPC frame as recorded; None if there is no reply, or if the transcript was
+    not read."""
     stderr: dict[str, str]
     """Lines of the server's stderr: up to 5 from the second `before` the request, up to 40 from
     `during` the call, and up to 20 from the second `after` the reply."""
@@ -54,7 +55,7 @@ class Explanation:
     """The rule that decided whether the result contains a hidden error."""
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
-    """The attempts at the same call, including this one."""
+    """The attempts at the same call, including this call."""
     seed: dict[str, Any] | None
     """The call's row of `seed_scores`, if requested."""
     repetition: dict[str, Any] | None = None

@@ -75,7 +75,7 @@ def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -
 
 
 def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Map each column of a file to its distinct strings, including those in nested values."""
+    """Map each column of a file to its distinct strings, including strings in nested values."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}

@@ -114,7 +114,7 @@ WHERE server IS NOT DISTINCT FROM $1 AND tool = $2 AND definition = $3
 
 
 def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, Any]:
-    """Return what a reviewer sees of a call, with secrets masked and long texts cut.
+    """Return the facts about a call for a reviewer, with secrets masked and long texts cut.
 
     Keys: `call_id`, `server`, `tool`, `calls` (number in its group), `outcome`, `request`, `error`
     (text), `reply`, `stderr`, `description`, `input_schema`, `output_schema`, `input_schema_state`

@@ -338,7 +338,7 @@ def _created_object(name: str, text: str, *, computed: bool) -> str:
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Create the questions that need only DuckDB's own functions.
 
-    Return the names of the others.
+    Return the names of the other questions.
     """
     return list(_create_what_binds(connection, all_texts()))
 

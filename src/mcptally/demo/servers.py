@@ -131,7 +131,7 @@ def _definition(name: str, tool: Tool) -> dict[str, Any]:
 
 
 def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """Return the result of `tools/call`; None for no reply."""
+    """Return the result of `tools/call`; None if the tool does not reply."""
     try:
         answer = TOOLS[params["name"]].answer(params["arguments"], version)
     except Exception as error:  # noqa: BLE001  (becomes the result, as in most servers)
@@ -147,7 +147,7 @@ def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
 
 
 def _result(request: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """Return the result of a request; None for no reply."""
+    """Return the result of a request; None if the server does not reply."""
     match request["method"]:
         case "initialize":
             return {

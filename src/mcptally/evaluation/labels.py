@@ -122,7 +122,7 @@ def family(server: str) -> str:
     """Return the name that all releases and variants of a server share.
 
     `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` belong to one family.
-    Cross-validation never splits a family, because its servers return the same texts.
+    Cross-validation never splits a family, because all servers of a family return the same texts.
     """
     name = server.lower().split(":", 1)[-1].strip()
     scope, _, name = name.rpartition("/")

@@ -59,8 +59,9 @@ class WeightedShares:
     """Weighted shares of labelled errors (0 to 1; NaN without errors)."""
 
     weighting: str
-    """What has equal weight: each label (`text`), each group of labels with the same server, tool
-    and template (`group`), each recorded call (`calls`) or each server family (`server`)."""
+    """The unit that has equal weight: each label (`text`), each group of labels with the same
+    server, tool and template (`group`), each recorded call (`calls`) or each server family
+    (`server`)."""
     accuracy: float
     """Share of correct verdicts."""
     sure: float

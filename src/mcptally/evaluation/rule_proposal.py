@@ -153,7 +153,7 @@ def _tried(
 
 
 def _examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples for a row; they name the tool if the row applies to a single tool."""
+    """Return the examples for a row. If the row applies to a single tool, the examples name it."""
     tool = row.get("tool")
     if tool is None:
         return {name: row[name] for name in ("fires", "silent") if name in row}

@@ -24,7 +24,8 @@ MAX_LISTED_RUNS: Final = 1000
 
 
 MAX_PENDING_CALLS: Final = 100_000
-"""Maximum number of calls without a reply that a reader remembers; it drops the oldest first."""
+"""Maximum number of calls without a reply that a reader remembers. The oldest calls are dropped
+first."""
 
 
 class Connection(Struct, frozen=True):

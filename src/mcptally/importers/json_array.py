@@ -21,7 +21,8 @@ class Element(NamedTuple):
     line: int
     """Number of the line on which the object starts, from 1."""
     data: bytes | None
-    """The object's bytes; None if they exceed `MAX_LINE` or the document ends within the object."""
+    """The object's bytes; None if the object exceeds `MAX_LINE`, or if the document ends within
+    it."""
 
 
 def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element]:

@@ -13,7 +13,7 @@ from mcptally.importers.source import Source
 from mcptally.toml_files import read_toml
 
 Fidelity = Literal["frames", "calls", "truncated"]
-"""What a format contains; `formats.toml` explains the values."""
+"""The kind of content in a format's logs; `formats.toml` explains the values."""
 
 
 class Format(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     faithful: Fidelity
     missing: tuple[str, ...] = ()
-    """Information that logs in this format lack; it is null in transcripts and tables."""
+    """Information that logs in this format lack and that is null in transcripts and tables."""
     chronological: bool = True
     """Whether the records are in chronological order."""
     restarts: bool = True

@@ -39,8 +39,9 @@ ERROR_STATUSES: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 """Spellings of the status code of failed spans."""
 
 Rank = Literal[0, 1, 2]
-"""Who wrote a span: the agent (0), the MCP client (1) or the server (2). Of nested spans about the
-same call, the span with the highest rank takes precedence; the others add missing facts."""
+"""The program that wrote a span: the agent (0), the MCP client (1) or the server (2). Of nested
+spans about the same call, the span with the highest rank takes precedence; the other spans add
+missing facts."""
 
 
 class Span(msgspec.Struct):
@@ -63,7 +64,7 @@ class Span(msgspec.Struct):
 
 
 class SpanCall(msgspec.Struct):
-    """What a span records about a call; missing facts are None."""
+    """The facts that a span records about a call; missing facts are None."""
 
     method: str
     rank: Rank

@@ -32,7 +32,9 @@ _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 
 
 def parse_timezone(name: str) -> datetime.tzinfo | None:
-    """Return the time zone named `Europe/Berlin`, `UTC`, `+02:00` or the like; None for `local`.
+    """Return the time zone with a name such as `Europe/Berlin`, `UTC` or `+02:00`.
+
+    None for `local`.
 
     Raises:
         UsageError: there is no such time zone.

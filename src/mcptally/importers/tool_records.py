@@ -19,7 +19,7 @@ NO_SERVER: Final = "a call of an agent: the source does not say which server ran
 
 
 class ToolRecord(msgspec.Struct, kw_only=True):
-    """What a log records about a tool call; missing facts are None."""
+    """The facts that a log records about a tool call; missing facts are None."""
 
     id: str
     tool: str | None

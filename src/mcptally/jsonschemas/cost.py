@@ -161,7 +161,8 @@ class _Edges(NamedTuple):
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
     either: tuple[tuple[str, ...], ...]
-    """Groups of subschemas of which one applies to the same value (ambiguous references)."""
+    """Groups of subschemas. One subschema of each group applies to the same value, but it is
+    unknown which (ambiguous references)."""
     each: tuple[str, ...]
     """Subschemas that may apply to every child value."""
     one: tuple[str, ...]

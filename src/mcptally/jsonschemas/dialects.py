@@ -188,7 +188,10 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def external_references(schema: Any) -> list[tuple[str, str]]:
-    """Return the pointer and target of each reference to another document; none is followed."""
+    """Return the pointer and target of each reference to another document.
+
+    Such references are never followed.
+    """
     candidates = [
         (f"{at}/{key}", reference)
         for at, node in nodes_of(schema)

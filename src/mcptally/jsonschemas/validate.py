@@ -197,7 +197,8 @@ def _validated(
         missing: the value to validate in place of null; if None, nulls get the state
             `missing_output`.
     """
-    # Group by value first, then by number: grouping by both at once would copy the values.
+    # Group by value first, then by number, because grouping by value and number at once would copy
+    # the values.
     distinct = (
         rows.group_by("value")
         .agg("number", "call_id")

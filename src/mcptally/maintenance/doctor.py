@@ -63,7 +63,7 @@ class Check:
     says: str
     """The result in words."""
     do: str = ""
-    """What the user should do; empty if nothing."""
+    """Advice for the user; empty if nothing has to be done."""
 
 
 def examine(*, stores: Sequence[Path] = (), configs: Sequence[Path] | None = None) -> list[Check]:

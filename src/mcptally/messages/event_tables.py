@@ -1,4 +1,4 @@
-"""Declare the output tables of `decode`: one per kind of event, and those for message contents.
+"""Declares the output tables of `decode`: one per kind of event, and tables of message contents.
 
 Times (`ts_ns`) are nanoseconds since 1970 in UTC. A member stored as JSON text is null if it was
 absent, and the text `null` if it was a JSON null.

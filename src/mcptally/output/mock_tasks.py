@@ -16,7 +16,7 @@ from mcptally.protocol.revisions import STATELESS
 
 Context = ServerRequestContext[Any, Any]
 Reply = tuple[float, dict[str, Any] | MCPError | None]
-"""Seconds until the reply, and the result or error; None if the call never ended."""
+"""Seconds until the reply, and the result or error, which is None if the call never ended."""
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"

@@ -59,9 +59,11 @@ class StoredSummaries(msgspec.Struct, frozen=True):
     """The folder that contains one subfolder per kind."""
     parts: Sequence[str]
     recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
-    """Returns the recordings to read from some parts (column `recording`); None reads all."""
+    """Function that returns the recordings to read from some parts (column `recording`); None reads
+    all recordings."""
     servers: pl.DataFrame | None = None
-    """For kinds stored by server, the servers to read (column `server`); None reads all."""
+    """The servers to read (column `server`), for kinds of facts that are stored by server; None
+    reads all servers."""
     recordings: pl.DataFrame | None = None
     """The recordings to read from `parts`; set by `batches`."""
 

@@ -58,7 +58,7 @@ def default_partition_bytes(jobs: int) -> int:
 
 
 def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
-    """Return `limit`, or 1.5 times `limit` if that gives each process at most one partition.
+    """Return `limit`, or 1.5 times `limit` if each process then gets at most one partition.
 
     One partition per process takes less time than several partitions, and less memory than
     finishing one partition while others wait. Only the default limit is raised, because a custom

@@ -238,7 +238,8 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
             continue
         text = msgspec.json.encode(member).decode()
         if '"$ref"' in text:
-            # Each such argument is compiled with all shared definitions, so limit their number.
+            # Limit the number of arguments with references, because each is compiled with all
+            # shared definitions.
             referring += 1
             if referring > REFERRING_ARGUMENTS:
                 continue

@@ -28,7 +28,7 @@ _OPTIONS_WITH_VALUE: Final = {
 _OPTIONS_WITH_CODE: Final = {"node": ("-e", "--eval", "--print", "eval"), "python": ("-c",)}
 """Launcher options followed by source code, which must not become the label."""
 _SAME_OPTIONS_AS: Final = {"podman": "docker", "python3": "python", "uvx": "uv"}
-"""Maps launchers to launchers with the same options. A launcher that is missing here has the
+"""Maps launchers to launchers with the same options. A launcher that is not in this table has the
 options of `node`."""
 
 

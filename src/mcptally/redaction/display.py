@@ -2,9 +2,8 @@
 
 A recording made without redaction contains secrets, and so does its store. Everything that a
 command prints or writes for others is masked here: answers, explanations, exports, pages, reports
-for CI, messages on stderr. The rules are those of the default redaction policy
-(`redaction.policy`). `--raw` and `raw=True` turn masking off for `query`, `show`, `compare` and
-`export`.
+for CI, messages on stderr. The rules belong to the default redaction policy (`redaction.policy`).
+`--raw` and `raw=True` turn masking off for `query`, `show`, `compare` and `export`.
 
 The store's own files are not masked. The relations and rows that the library returns (`Store.ask`,
 `Store.sql`, `Store.show`) are not masked either, because they stay inside the caller's program;

@@ -107,10 +107,10 @@ def secret_kind(name: bytes) -> str | None:
 def spans_by_name(
     view: bytes, low: bytes, places: frozenset[str], hits: Iterable[Hit]
 ) -> Iterator[Span]:
-    """Yield the spans of values named like secrets; `hits` are where words of such names occur.
+    """Yield the spans of values whose names denote secrets.
 
-    `view` is the frame after `unescape`, `low` is `view` in lower case; `places` contains the names
-    of the enabled `NAME_RULES`.
+    `hits` are the places of words that occur in such names. `view` is the frame after `unescape`,
+    `low` is `view` in lower case; `places` contains the names of the enabled `NAME_RULES`.
     """
     seen: set[int] = set()
     hidden = stretch = tries = 0
@@ -313,7 +313,8 @@ def _assignment_spans(
         ):
             return
         if name.lower() in _COOKIE_HEADERS and match["plain"] == b": " and b"=" in value:
-            # In a header line, the value may contain spaces; it ends with the line or at a quote.
+            # In a header line, the value may contain spaces. The value ends with the line or at a
+            # quote.
             if line := _LINE.match(view, found.start()):
                 yield Span(*line.span(), b"[redacted:cookie]")
             return

@@ -138,7 +138,7 @@ class Policy:
         return frozenset([frame for n, frame in enumerate(frames) if n not in with_hits])
 
     def frames_with_hits(self, frames: Sequence[bytes]) -> Collection[int]:
-        """Return the indexes of frames that `json` might change: large frames, and those with hits.
+        """Return the indexes of frames that `json` might change: large frames and frames with hits.
 
         Searching many small frames at once takes a tenth of the time of separate searches.
         """

@@ -34,7 +34,7 @@ _SHORT: Final = {
     **dict.fromkeys(("verification", "confirmation", "authentication"), "ation"),
     "security": "rity",
 }
-"""Beginnings that needles omit, so that many words with the same ending share one needle."""
+"""Beginnings of words that needles omit, so that many words with the same ending share a needle."""
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ _LOAD_AFTER_BYTES: Final = 64 << 10
 """Total size of small frames after which ahocorasick_rs is imported without a large frame."""
 
 _CHARACTERS_BY_FREQUENCY: Final = ' etaoinsrhldcumf"gpyA:,wbv/k1023456789\\xj.q-_'
-"""Characters of JSON and English, most frequent first; all others are rarer."""
+"""Characters of JSON and English, most frequent first. All other characters are rarer."""
 
 _FEW_TEXTS: Final = 4
 """Maximum number of texts per anchor that are compared before testing `ahead`."""
@@ -163,7 +163,7 @@ class _TextGroup:
         self._end: set[bytes] = set()
 
     def try_add(self, text: bytes) -> bool:
-        """Add the text if it cannot overlap the others; return whether it was added."""
+        """Add the text if it cannot overlap the group's texts; return whether it was added."""
         begin = {text[:size] for size in range(1, len(text))}
         end = {text[size:] for size in range(1, len(text))}
         if self.texts and (

@@ -34,7 +34,7 @@ class Item:
     share: float
     """Share of these `calls` among the failed calls; 0 for a call that did not fail."""
     sample: str | None = None
-    """The sample that contains the call; None if it is shown because its group is large."""
+    """The sample that contains the call; None if the call is shown because its group is large."""
 
     @property
     def is_ours(self) -> bool:

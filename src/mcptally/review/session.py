@@ -203,7 +203,7 @@ class Session:
         self._skipped_calls.add(item.call_id)
 
     def undo(self) -> Answer | None:
-        """Withdraw this reviewer's newest answer and return it; None if there is none."""
+        """Withdraw this reviewer's newest answer and return it; None if there is no answer."""
         reviews = self.reviews
         own = [row for (_, who), row in reviews.current().items() if who == self.who]
         if not own:

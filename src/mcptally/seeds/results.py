@@ -107,7 +107,7 @@ Check = Callable[[ToolResult], Iterator[Violation]]
 
 
 class _Results(StageTable):
-    """Columns of results, in addition to those of `Scored`."""
+    """Columns of results, in addition to the columns of `Scored`."""
 
     call = Column(pl.UInt32, "Number of the call.")
     row = Column(pl.UInt32, "Number of the result.")

@@ -197,7 +197,7 @@ def _ranges(sessions: int) -> _Ranges:
 
 
 def _close_to(low: int, high: int, sessions: int) -> _Ranges:
-    """Return the ranges whose ends are close to those of a range on the grid."""
+    """Return the ranges whose ends are close to the ends of a range on the grid."""
     step = -(-sessions // (MAX_ENDS - 1))
     lows = np.arange(max(1, low - step), low + step + 1)
     highs = np.arange(high - step, min(sessions - 1, high + step) + 1)
@@ -230,7 +230,7 @@ def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
 
 
 def _between_sessions(series: Series) -> _Cut | None:
-    """Return the most certain change between two sessions; None if none can be tested."""
+    """Return the most certain change between two sessions; None if no change can be tested."""
     sessions = _sessions(series)
     count = len(sessions.calls)
     if count < 2 * MIN_SESSIONS or not np.abs(sessions.score).max() > EPSILON:
@@ -261,8 +261,8 @@ def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, flo
 def _within_sessions(series: Series) -> _Cut | None:
     """Return the most certain change during sessions; None if too few sessions overlap.
 
-    Each session and tool is compared with itself. Each draw flips the signs of random sessions; the
-    p-value is the share of draws with at least as large a statistic at any time.
+    Each session and tool is compared with itself. Each draw flips the signs of random sessions. The
+    p-value is the share of draws in which the statistic is at least as large at any time.
     """
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls

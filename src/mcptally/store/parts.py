@@ -106,8 +106,8 @@ class PartWriter:
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
     """Return the row indices sorted by the table's key; None if the rows are already sorted.
 
-    For few rows, indices are always returned: if all lists are empty, polars may leave offsets
-    beyond the end of the elements, which pyarrow rejects, but selecting the rows builds new lists.
+    For few rows, indices are always returned, because selecting the rows builds new lists: if all
+    lists are empty, polars may leave offsets beyond the end of the elements, which pyarrow rejects.
     """
     if data.height <= 1:
         return None

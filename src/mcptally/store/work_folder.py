@@ -113,7 +113,7 @@ def _require_store_or_empty(folder: Path) -> None:
 
 
 def remove_unlisted(folder: Path) -> list[Path]:
-    """Remove the files that the manifest does not list; return those that could not be removed.
+    """Remove the files that the manifest does not list; return files that could not be removed.
 
     Unlisted files belong to the previous store or to killed runs. The caller must hold the store's
     lock. Without a readable manifest, only work folders are removed.

@@ -52,7 +52,7 @@ class Column:
 
 
 class Aggregate(Column):
-    """A column of `Usage`: a value, and how to aggregate it over calls.
+    """A column of `Usage`: a value, and the function that aggregates it over calls.
 
     `tables.usage_sums` makes SQL and polars expressions from these declarations.
     """

@@ -15,7 +15,8 @@ def left_join_columns(
 
     Args:
         rows: any frame.
-        other: each key should occur once; with repeated keys, this is an ordinary join.
+        other: the frame with the new columns. Each key should occur once; with repeated keys, the
+            function does an ordinary join.
         on: names of the key columns in both frames.
     """
     if isinstance(other, pl.DataFrame) and not other.height:

@@ -26,7 +26,7 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
         "no_response": "it was never answered",
     }
 )
-"""Maps outcomes of calls to what happened."""
+"""Maps outcomes of calls to descriptions."""
 
 MARKED_ERRORS: Final = ("tool_error", "protocol_error")
 """Outcomes whose answer is marked as an error."""

@@ -1,4 +1,4 @@
-"""Declares the tables that pipeline stages pass to each other; they are not part of a store.
+"""Declares the tables that pipeline stages pass to each other and that no store contains.
 
 Before a stage passes a frame on, it selects the declared columns with `StageTable.select`. So a
 missing or misspelt column raises an error in its own stage, and unneeded columns take no memory.

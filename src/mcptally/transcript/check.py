@@ -122,7 +122,7 @@ class ArchiveCheck:
     recordings: list[RecordingCheck]
     damaged_files: list[FileCheck]
     unread: Unread | None
-    """What could not be read; None if everything was read."""
+    """The parts that could not be read; None if everything was read."""
 
 
 @with_raised_recursion_limit

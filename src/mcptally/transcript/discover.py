@@ -14,7 +14,8 @@ from mcptally.transcript.format import JOURNAL_SUFFIX, SUFFIXES
 from mcptally.transcript.remote import not_found
 
 REVIEWS: Final = "reviews.jsonl"
-"""Name of the file with reviewers' answers, next to an archive; it is never a transcript."""
+"""Name of the file with reviewers' answers, next to an archive. It is never read as a
+transcript."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):

@@ -86,7 +86,7 @@ class Digests:
         self._of_file[path] = (size, sha256)
 
     def get(self, path: Path, size: int) -> str | None:
-        """Return the digest of a file; None if it was not read or its size has changed."""
+        """Return the digest of a file; None if the file was not read or its size has changed."""
         known, sha256 = self._of_file.get(path, (None, None))
         return sha256 if known == size else None
 
@@ -419,8 +419,8 @@ def read_lines(
 def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Iterator[bytes | Damage]:
     """Yield the bytes of a file in pieces of about `CHUNK_BYTES`, for documents without lines.
 
-    The limits are those of `read_lines`. After damage, the last item is a `Damage` without a line
-    number.
+    The limits are the same as in `read_lines`. After damage, the last item is a `Damage` without a
+    line number.
     """
     begun = _start_reading(path)
     if isinstance(begun, Damage):

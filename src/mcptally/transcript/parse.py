@@ -55,11 +55,11 @@ def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
 
 
 def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
-    """Return the events on UTF-8 lines that are not nested too deeply; None if any is not an event.
+    """Return the events on UTF-8 lines that are not nested too deeply; None if a line has no event.
 
     Args:
         data: the lines.
-        lines: their number.
+        lines: the number of lines.
     """
     try:
         events: list[AnyEvent] = EVENT_DECODER.decode_lines(data)

@@ -46,7 +46,7 @@ class RedactionSummary:
     redacted: int = 0
     """Number of strings replaced or hashed, in events and other lines."""
     carried: int = 0
-    """Number of JSON objects that are not events; they are redacted like events.
+    """Number of JSON objects that are not events. Such objects are redacted like events.
 
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)

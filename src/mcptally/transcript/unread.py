@@ -87,10 +87,10 @@ def summarize(files: Iterable[UnreadFile]) -> Unread | None:
 
 
 def in_words(unread: Unread | None, *, names: bool = False) -> list[str]:
-    """Return the lines that report what could not be read, or [] if everything was read.
+    """Return lines of text about what could not be read, or [] if everything was read.
 
     Args:
-        unread: what could not be read.
+        unread: the parts of the archive that could not be read.
         names: whether files are named without their folders.
     """
     if unread is None:

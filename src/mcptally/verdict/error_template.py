@@ -101,7 +101,7 @@ _MASKS: Final = (
 def templates(texts: pl.Series) -> pl.Series:
     """Return the template of each text: at most `MAX_TEMPLATE` characters.
 
-    The template is null if the text is null or white space; it is never empty.
+    The template is null if the text is null or white space. A template is never empty.
     """
     text = pl.col("text")
     short = pl.concat_str(

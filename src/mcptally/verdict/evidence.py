@@ -61,8 +61,8 @@ class _ToolCounts(StageTable):
 def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
     """Add `exit_code`, `signal` and `closed` to calls that were in flight when the recording ended.
 
-    A call was in flight if neither it nor a later call by the same side has a reply. For all other
-    calls, the three columns are null, because the recording's end does not explain them.
+    A call was in flight if it has no reply and no later call by the same side has a reply. For all
+    other calls, the three columns are null, because the recording's end does not explain them.
     """
     signals = set(closes.get_column(Closes.signal.name).drop_nulls().to_list())
     numbers = {text: _signal_number(text) for text in sorted(signals)}

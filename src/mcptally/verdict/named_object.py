@@ -163,7 +163,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return, for each call, whether it fails to mention the server component that its text names.
+    """Return, for each call, whether the call does not mention the component that its text names.
 
     A call mentions a component if its arguments or the tool's name contain the beginning of the
     word. The result is False without arguments, and for texts that name no component.

@@ -338,7 +338,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
 
 def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of a user's rules about failures, and those about hidden errors.
+    """Return the rows of a user's rules about failures, and the rows about hidden errors.
 
     A row whose id begins with `hidden.` is about hidden errors.
 
@@ -347,7 +347,8 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
         where: name of the file, for messages.
 
     Raises:
-        RuleError: the text is not TOML, or contains anything but `[[rule]]` tables with ids.
+        RuleError: the text is not TOML, or contains something other than `[[rule]]` tables with
+            ids.
     """
     import tomllib  # noqa: PLC0415  (for a user's file only)
 

@@ -32,7 +32,7 @@ _LOG_LINE: Final = (
 )
 _EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
 _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
-"""Matches exceptions that an SDK wraps around others without adding information."""
+"""Matches exceptions that an SDK wraps around other exceptions without adding information."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"

@@ -282,7 +282,7 @@ def _bare(name: str) -> str:
 
 
 def _properties(schema: str, *, with_default: bool) -> Iterator[str]:
-    """Yield the names of a JSON Schema's arguments, or only those with a default."""
+    """Yield the names of a JSON Schema's arguments, or only of arguments with a default."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):

@@ -103,7 +103,7 @@ def decoder(content_encoding: str) -> Decoder | None:
     """Return the decoder for a Content-Encoding value; None if the content is unencoded.
 
     Raises:
-        CodingError: the coding is not supported, or there is more than one.
+        CodingError: the coding is not supported, or there are several codings.
     """
     codings = [c.strip().lower() for c in content_encoding.split(",")]
     applied = [c for c in codings if c not in ("", "identity")]

@@ -12,7 +12,7 @@ ANY: Final = msgspec.json.Decoder()
 
 
 def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | None:
-    """Return the value of a JSON text; None if invalid, too deep or of another type."""
+    """Return the value of a JSON text; None if it is invalid, too deep or of another type."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -33,5 +33,5 @@ def json_object(text: Any) -> dict[str, Any] | None:
 
 
 def first_present(value: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of the named members that is present and not null; None if there is none."""
+    """Return the first of the named members that is present and not null, or None."""
     return next((value[name] for name in names if value.get(name) is not None), None)

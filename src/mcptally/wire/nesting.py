@@ -74,7 +74,7 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 def raised_recursion_limit() -> Iterator[None]:
     """Raise the recursion limit in a `with` block, so that decoding is independent of stack depth.
 
-    All threads share the limit; the last thread to leave such a block restores it.
+    All threads share the limit, and the last thread that leaves such a block restores it.
     """
     depth = 0
     frame = sys._getframe()  # noqa: SLF001 - the one cheap way to count frames

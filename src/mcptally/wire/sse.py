@@ -34,7 +34,8 @@ class SseEvent(NamedTuple):
     text: bytes
     """All lines of a block without data (comments, ids), joined with LF; empty for other blocks."""
     torn: bool
-    """Whether the stream ended before the blank line; clients ignore such an event."""
+    """Whether the stream ended before the event's blank line. Clients ignore an incomplete
+    event."""
 
 
 class SseParser:

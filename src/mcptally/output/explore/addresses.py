@@ -24,7 +24,7 @@ class Links:
     root: str
 
     def to(self, page: str, /, **given: object) -> str:
-        """Return a page's address with the given parameters, except those that are None."""
+        """Return a page's address with the given parameters, except parameters that are None."""
         kept = {name: str(value) for name, value in given.items() if value is not None}
         return f"{self.root}{page}" + (f"?{urlencode(kept)}" if kept else "")
 
@@ -68,7 +68,7 @@ class Links:
         return self.to("sql", query=query or None)
 
     def of_value(self, column: str, value: object, row: Mapping[str, Any]) -> str | None:
-        """Return the address that a value in an answer links to; None if there is no such page.
+        """Return the address to which a value in an answer links; None if the value has no page.
 
         Args:
             column: the value's column.

@@ -221,7 +221,7 @@ class Answers:
         return answer.result()
 
     def _forget(self) -> None:
-        """Evict the least recently used answers until the others fit into `KEPT` bytes."""
+        """Evict the least recently used answers until the remaining answers fit into `KEPT`."""
         with self._lock:
             done = [(key, one) for key, one in self._kept.items() if one.done()]
             sizes = [(key, one.result().estimated_size()) for key, one in done]

@@ -1,4 +1,4 @@
-"""Builds the first page: how many calls worked, what to look at first, and all servers."""
+"""Builds the first page: the share of calls that worked, the top problems, and all servers."""
 
 from typing import Any, Final
 

@@ -251,7 +251,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
 
 
 def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
-    """Return the calls with the same arguments or the same error, and what they have in common."""
+    """Return the calls with the same arguments or the same error, and their common facts."""
     row = found.call
     if row["tool"] is None:
         return None

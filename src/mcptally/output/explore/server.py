@@ -1,4 +1,4 @@
-"""Builds a server's page: its recordings, what to fix first, its tools, and their changes."""
+"""Builds a server's page: its recordings, problems and tools, and the tools' changes."""
 
 from typing import Any, Final
 

@@ -187,7 +187,8 @@ def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, 
 def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str | None:
     """Return the tool definitions sent to a session, as JSON; None unless this call ends a listing.
 
-    `pages` collects a listing's earlier pages: the span of the last page has all definitions.
+    `pages` collects the earlier pages of a listing, because the span of the last page has all
+    definitions.
     """
     if row["method"] != "tools/list" or row["outcome"] != "ok" or row["response"] is None:
         return None
@@ -224,7 +225,7 @@ def _operation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(url: str | None) -> tuple[str | None, int | None]:
-    """Return a URL's host and port; None if missing."""
+    """Return a URL's host and port; a missing part is None."""
     try:
         parts = urllib.parse.urlsplit(url or "")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)

@@ -1,4 +1,4 @@
-"""Declares what a writer reports about rows that it could not write in full."""
+"""Declares the numbers that a writer reports about rows that it could not write in full."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple

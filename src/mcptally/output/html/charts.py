@@ -47,7 +47,9 @@ class Piece(NamedTuple):
 
 
 def stacked(parts: Mapping[str, int], width: float, total: float | None = None) -> list[Piece]:
-    """Return the segments of a stacked bar; each amount above 0 is at least half a unit wide.
+    """Return the segments of a stacked bar.
+
+    The segment of an amount above 0 is at least half a unit wide.
 
     Args:
         parts: kind → amount.

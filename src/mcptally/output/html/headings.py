@@ -19,7 +19,7 @@ from mcptally.transcript.unread import Unread
 
 
 def outcomes(found: Answers) -> dict[str, int]:
-    """Return the number of tool calls by outcome; each call counts once."""
+    """Return the number of tool calls by outcome. Each call counts once."""
     n = found.counts
     return {
         "ok": n["ok"],

@@ -41,7 +41,7 @@ _MAX_NAMES: Final = 3
 
 
 def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> str:
-    """Return the first few names, and the number of others."""
+    """Return the first few names, and the number of other names."""
     listed = [name(value) for value in values[:most]]
     more = len(values) - len(listed)
     if not more:
@@ -160,7 +160,7 @@ _UNLISTED: Final = 0.1
 
 
 def inputs(row: Mapping[str, Any]) -> str:
-    """Return how most requests break the input schema and which tools do not exist, if any."""
+    """Return phrases about requests that break the input schema and about unknown tools."""
     said = []
     broken, unlisted, calls = row["invalid_inputs"] or 0, row["unlisted_calls"], row["affected"]
     if broken and broken >= _BREAK_SCHEMA * calls:

@@ -39,7 +39,10 @@ class Section:
 
 
 def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
-    """Return the sections of the page by name; None for the changes without a base store."""
+    """Return the sections of the page by name.
+
+    Without a base store, the section of changes is None.
+    """
     rows = _Rows(answers, commands)
     return {
         "tools": rows.tools(),

@@ -113,7 +113,7 @@ def moment(at: datetime.datetime | None) -> str:
 
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """Return the range between two times in UTC, with a single date if both are on the same day."""
+    """Return the range between two times in UTC. If the days are equal, the date appears once."""
     if first is None and last is None:
         return "at unknown times"
     start, end = moment(first), moment(last)

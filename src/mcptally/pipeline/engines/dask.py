@@ -204,7 +204,10 @@ class DaskEngine:
         return DaskPool(self.client, work, upload_url=self.upload_url)
 
     def _require_versions(self) -> None:
-        """Check the versions of all workers; each task checks workers that join later."""
+        """Check the versions of all workers.
+
+        Tasks check the versions of workers that join later.
+        """
         ours = dask_tasks.versions()
         for worker, version in self._ask_workers(metadata.version, "mcptally").items():
             if isinstance(version, BaseException):

@@ -169,7 +169,7 @@ class _Answer(NamedTuple):
 
 
 def _pop(tasks: collections.deque[Task]) -> Task | None:
-    """Remove and return the first of `tasks` (shared by threads); None if it is empty."""
+    """Remove and return the first of `tasks`, which threads share; None if `tasks` is empty."""
     try:
         return tasks.popleft()
     except IndexError:

@@ -144,5 +144,5 @@ def expand_home(path: Path) -> Path:
     """
     try:
         return path.expanduser()
-    except RuntimeError as error:  # HOME is unset, or there is no such user
+    except RuntimeError as error:  # HOME is unset, or the user does not exist
         raise UsageError(f"{path}: there is no such home folder; name another path") from error

@@ -343,7 +343,7 @@ def _hash(data: bytes) -> str:
 
 
 def _backup_of(path: Path, text: str) -> Path | None:
-    """Return the backup whose name contains this text's hash; None if there is none."""
+    """Return the backup whose name contains this text's hash; None if there is no such file."""
     backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(text.encode())}.bak")
     return backup if backup.is_file() else None
 

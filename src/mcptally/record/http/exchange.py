@@ -1,4 +1,4 @@
-"""Parse one request and its response, record them, and serialize them for the other side.
+"""Parses a request and its response, records both, and serializes each for the other side.
 
 h11 parses both sides and serializes the parsed request for the server, so the recorder and the
 server always agree on where a request ends. This module maps bytes to bytes; proxy.py owns the

@@ -1,8 +1,8 @@
 """Forward bytes between one client connection and its server connection.
 
 Each read is handled in three steps: parse (protocol.py), record complete items (write_queue.py),
-forward. This module decides when each side is read or written, and what happens when a side closes;
-the table `_HANDLERS` at the end defines both.
+forward. This module decides when each side is read or written, and what happens when a side closes.
+The table `_HANDLERS` at the end of the module defines these actions.
 """
 
 import functools

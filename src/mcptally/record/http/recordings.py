@@ -24,7 +24,7 @@ MAX_OPEN: Final = 512
 closed."""
 
 MAX_SESSION_IDS: Final = 50_000
-"""Maximum number of session ids kept, including those whose recording was closed."""
+"""Maximum number of session ids kept, including ids whose recording was closed."""
 
 
 class OpenRecording:
@@ -226,7 +226,7 @@ class Sessions:
             self._close_as_idle(recording)
 
     def close_all(self, reason: str) -> None:
-        """Close every recording, including those with active exchanges."""
+        """Close every recording, including recordings with active exchanges."""
         for recording in list(self._open):
             self._close(recording, reason)
 

@@ -4,7 +4,7 @@ import enum
 
 
 class State(enum.Enum):
-    """States of a connection, by what it waits for; proxy.py has a table of handlers per state."""
+    """States of a connection, which differ in the awaited event; see the handlers in proxy.py."""
 
     IDLE = enum.auto()
     """Waits for the first bytes of a request."""

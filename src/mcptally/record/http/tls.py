@@ -12,7 +12,7 @@ _RECORD_BYTES: Final = 16 * 1024
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities or those in `ca_file`.
+    """Return a context that trusts the system's authorities, or the authorities in `ca_file`.
 
     Raises:
         UsageError: the file has no certificates.

@@ -89,8 +89,8 @@ class UpstreamServer:
         self.host = None if loopback else self.label.encode()
         """New value of `Host`; None keeps the client's value.
 
-        A loopback server checks Host and Origin of its clients, so both are forwarded unchanged.
-        Other servers are selected by Host, so Host must name the server.
+        A loopback server checks Host and Origin of its clients, so the two headers are forwarded
+        unchanged. Other servers are selected by Host, so Host must name the server.
         """
         self.origins = sse_endpoint.origins(
             parts.scheme, self._host_name, self._port, loopback=loopback

@@ -18,7 +18,7 @@ class WriteQueue:
         self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
-        """Run the calls after those already enqueued."""
+        """Run the calls after the calls that are already in the queue."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
         for call in calls:

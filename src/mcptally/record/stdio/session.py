@@ -38,8 +38,8 @@ def run(
 ) -> int:
     """Run `command`, record its traffic and return its exit code (128 + signal; 127: not started).
 
-    `archive` is called after the server is started, so that both start concurrently, and before the
-    relay is imported, so that a forked writer process is small.
+    `archive` is called after the server is started, so that server and archive start concurrently,
+    and before the relay is imported, so that a forked writer process is small.
     """
     signals = _SignalForwarder()
     try:

@@ -204,7 +204,7 @@ class _Reader:
         self.known: dict[int, _Limits] = {}
 
     def limits(self, schema: Any, depth: int) -> _Limits:
-        """Return the limits of a subschema, including those of its branches and references."""
+        """Return the limits of a subschema, including the limits of its branches and references."""
         if not isinstance(schema, dict) or depth > 100:
             return _ANY
         if id(schema) in self.known:

@@ -78,7 +78,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
     """
     if "scenario" not in calls.columns:
         calls = calls.with_columns(scenario=pl.lit(None, pl.String))
-    # Responses may be large: copy only those of irregular replies.
+    # Responses may be large, so copy only the responses of irregular replies.
     responses = calls.get_column(Judged.response.name)
     rows = (
         _with_schemas(

@@ -174,7 +174,7 @@ def _output_schema(
 
 
 def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
-    """Return the value of the first text block that is entirely JSON; None if there is none."""
+    """Return the value of the first text block that is entirely JSON, or None."""
     for block in blocks:
         text = block.get("text")
         if block["type"] == "text" and text:

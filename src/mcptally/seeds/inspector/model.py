@@ -38,7 +38,7 @@ class _JsonObject(msgspec.Struct, frozen=True):
     """A struct that can be converted to a JSON object with the document's member names."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members under their names in the document, except those that are None."""
+        """Return the members under their names in the document, except members that are None."""
         return {
             _camel_case(name): _json_value(value)
             for name, value in msgspec.structs.asdict(self).items()

@@ -1,7 +1,8 @@
 """Reproduces the scenario engine (`TestScenarioEngine`) of the document's original program.
 
 Before the scenarios, the program also calls each tool with its own minimal and simple arguments,
-and its recommendations begin with the results of these calls. Recorded traffic has no such calls.
+and its recommendations begin with the results of these calls. Recorded traffic does not contain
+these calls.
 """
 
 from collections.abc import Iterator, Sequence

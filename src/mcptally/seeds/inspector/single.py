@@ -47,7 +47,7 @@ def validate_response(context: Context, *, rules: Interpretation = "document") -
 def business_decision(context: Context, *, rules: Interpretation = "document") -> BusinessDecision:
     """Return whether an error is business logic, with the factors, confidence and threshold.
 
-    The response is treated as an error: neither interpretation checks `isError` here.
+    The response is treated as an error: neither interpretation checks `isError` in this decision.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.

@@ -7,7 +7,7 @@ from typing import Final
 from mcptally.seeds.violation import Violation
 
 PREFILTER: Final = "(?i)network error|internal server error|too many requests"
-"""Matches every text that `message_without_is_error` reports, and some others."""
+"""Matches every text that `message_without_is_error` reports, and some other texts."""
 
 MAX_CHARS: Final = 500
 """Maximum length of an error message in characters; longer texts are not examined."""

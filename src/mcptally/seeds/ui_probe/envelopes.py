@@ -1,6 +1,6 @@
 """Checks the envelope `{success, data, error}` in a tool's answer (UI probe document, 2.1, 2.3).
 
-`violations` also compares the envelope with `isError`; it makes the findings for all servers with
+`violations` also compares the envelope with `isError`, and makes the findings for all servers with
 envelopes. The original program checks only the types of `success` and `error`.
 """
 

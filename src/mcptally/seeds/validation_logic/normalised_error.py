@@ -2,8 +2,8 @@
 
 If an error contains a JSON structure that describes the error, the structure's values are used
 unchanged: `error_source` is `structured`, or `partial` if the structure is incomplete. All other
-values are inferred with the rows in `rules/regular.toml`. The categories are those of the
-validation-logic document; `verdict` is decided elsewhere and may disagree.
+values are inferred with the rows in `rules/regular.toml`. The categories come from the
+validation-logic document. `verdict` is decided elsewhere and may disagree.
 """
 
 import functools

@@ -147,7 +147,8 @@ def validations_table(
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
     """Return `calls` with `validated_by` and `validated_as`, from each call's last validation.
 
-    A validation in the same session takes precedence over one in another session of the server.
+    A validation in the same session takes precedence over a validation in another session of the
+    server.
 
     Args:
         calls: scored calls.

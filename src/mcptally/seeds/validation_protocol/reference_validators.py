@@ -1,7 +1,8 @@
 """Reproduces two validators: the document's code and the original program's code.
 
-The answers match those of the originals, bugs included, for comparison. `in`, `typeof` and template
-strings follow JavaScript. docs/reference/seed-documents.md lists the differences between the two.
+For comparison, the answers match the answers of the original validators, including their bugs.
+`in`, `typeof` and template strings follow JavaScript. docs/reference/seed-documents.md lists the
+differences between the two.
 """
 
 import json

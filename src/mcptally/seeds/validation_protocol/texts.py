@@ -17,7 +17,7 @@ from mcptally.verdict import match
 from mcptally.wire.json_text import first_present, json_value
 
 ANSWER: Final = ("valid", "errors", "warnings")
-"""The members that an answer must have; no others are allowed."""
+"""The members that an answer must have. Other members are not allowed."""
 
 
 class PhaseRule(rule_files.Rule, frozen=True, kw_only=True):

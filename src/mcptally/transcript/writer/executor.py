@@ -15,7 +15,7 @@ _KILLED: Final = "the process that writes the recording ended while it wrote the
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
 """Calls that only record events. Any other call ends a batch, because it changes more than the
-file. If the process ends during such a call, the next process repeats the call."""
+file. If the process ends during this call, the next process repeats the call."""
 
 _BATCH_BYTES: Final = 64 * 1024
 """Number of bytes of calls after which the events are written."""

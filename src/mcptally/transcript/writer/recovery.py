@@ -26,7 +26,7 @@ _MIN_ROOM: Final = 1024 * 1024
 
 
 def journals_in(folder: str) -> list[str]:
-    """Return the paths of the journals in a folder, including those of running recorders."""
+    """Return the paths of the journals in a folder, including journals of running recorders."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return sorted(
             entry.path

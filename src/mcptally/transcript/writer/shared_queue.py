@@ -55,8 +55,8 @@ class SharedQueue:
     """A queue of at most `size` bytes in `memory`, starting at byte `start`.
 
     `size` and `start` are multiples of the page size; above BLOCK_BYTES, `size` is a multiple of
-    BLOCK_BYTES. `allocate` is called with the first and last byte of a range before it is used; it
-    returns False if there is no space.
+    BLOCK_BYTES. `allocate` is called with the first and last byte of a range before the range is
+    used, and returns False if there is no space.
     """
 
     def __init__(

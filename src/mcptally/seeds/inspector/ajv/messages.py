@@ -270,7 +270,7 @@ def _where(error: jsonschema_rs.ValidationError) -> str:
 
 
 def _duplicates(items: Any) -> tuple[int, int]:
-    """Return the positions of the two equal items that AJV reports; it searches from the end."""
+    """Return the positions of the two equal items that AJV reports. AJV searches from the end."""
     texts = [javascript.stringify(item) for item in items]
     for later in range(len(texts) - 1, 0, -1):
         for earlier in range(later - 1, -1, -1):
