@@ -10,10 +10,7 @@
 -- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
 -- with the most frequent combination of tool, message and arguments. `exception` is what
 -- the server wrote to stderr while it answered that call with `message`.
-WITH attributed AS MATERIALIZED (
-    SELECT *, hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash
-    FROM affected_calls
-),
+WITH attributed AS MATERIALIZED (FROM _failure_kinds),
 tool_sessions AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
@@ -30,7 +27,8 @@ no_tools AS MATERIALIZED (
     UNION
     SELECT tool_hash
     FROM (
-        SELECT tool_hash, count(*) FILTER (reason = 'unknown_tool') AS unknown, count(*) AS failed
+        SELECT
+            tool_hash, sum(calls) FILTER (reason = 'unknown_tool') AS unknown, sum(calls) AS failed
         FROM attributed
         GROUP BY tool_hash
     )
@@ -43,15 +41,16 @@ cause_tools AS MATERIALIZED (
     FROM (
         SELECT
             cause, tool_hash, any_value(server) AS server, any_value(tool) AS tool,
-            count(*) AS affected
+            sum(calls)::BIGINT AS affected
         FROM attributed
         GROUP BY cause, tool_hash
     ) c
     LEFT JOIN no_tools n USING (tool_hash)
 ),
-affected AS (
+affected AS MATERIALIZED (
     SELECT cause, session_hash, count(*)::DOUBLE AS y
-    FROM attributed
+    FROM (SELECT kind_hash, hash(session) AS session_hash FROM _failed_calls)
+    JOIN (SELECT kind_hash, cause FROM attributed) USING (kind_hash)
     GROUP BY cause, session_hash
 ),
 rates AS (
@@ -73,7 +72,8 @@ beginnings AS (
         cause, CASE WHEN count(*) = 1 OR bool_and(from_start) THEN bool_and(from_start) END
             AS from_start
     FROM (
-        SELECT t.cause, t.server, arg_min(y IS NOT NULL, started) AS from_start
+        SELECT t.cause, t.server, arg_min(y IS NOT NULL, (started, y IS NULL)) FILTER (started IS NOT NULL)
+            AS from_start
         FROM cause_tools t
         JOIN tool_sessions USING (tool_hash)
         LEFT JOIN affected USING (cause, session_hash)
@@ -81,18 +81,40 @@ beginnings AS (
     )
     GROUP BY cause
 ),
-causes AS (
+-- The fault and the reason of most calls; ties are broken by name, not by the order of rows.
+modes AS (
     SELECT
-        cause, any_value(kind) AS kind, mode(fault ORDER BY fault) AS fault,
-        2 * count(*) FILTER (uncertain) > count(*) AS uncertain,
-        mode(suspected ORDER BY suspected) AS suspected,
+        cause, arg_min(value, (-calls, value)) FILTER (of = 'fault') AS fault,
+        arg_min(value, (-calls, value)) FILTER (of = 'suspected') AS suspected,
+        arg_max(value, (calls, value)) FILTER (of = 'reason') AS reason
+    FROM (
+        SELECT cause, of, value, sum(calls) AS calls
+        FROM (
+            SELECT
+                cause, calls, unnest(['fault', 'suspected', 'reason']) AS of,
+                unnest([fault, suspected, reason]) AS value
+            FROM attributed
+        )
+        GROUP BY cause, of, value
+    )
+    GROUP BY cause
+),
+causes AS MATERIALIZED (
+    SELECT
+        cause, any_value(kind) AS kind, any_value(m.fault) AS fault,
+        2 * sum(calls) FILTER (uncertain) > sum(calls) AS uncertain,
+        any_value(m.suspected) AS suspected, any_value(m.reason) AS reason,
         coalesce(
-            CASE WHEN 2 * count(*) FILTER (uncertain) > count(*)
-                THEN avg(certainty) FILTER (uncertain) END, avg(certainty)
-        ) AS certainty, avg(hidden_certainty) FILTER (hidden) AS hidden_certainty,
-        count(*) AS affected, count(*) FILTER (hidden) AS hidden,
-        min(requested_at) AS first_seen, max(requested_at) AS last_seen
+            CASE WHEN 2 * sum(calls) FILTER (uncertain) > sum(calls)
+                THEN sum(certainty * calls) FILTER (uncertain) / sum(calls) FILTER (uncertain) END,
+            sum(certainty * calls) / sum(calls) FILTER (certainty IS NOT NULL)
+        ) AS certainty,
+        sum(hidden_certainty * calls) FILTER (hidden)
+            / sum(calls) FILTER (hidden AND hidden_certainty IS NOT NULL) AS hidden_certainty,
+        sum(calls)::BIGINT AS affected, coalesce(sum(calls) FILTER (hidden), 0)::BIGINT AS hidden,
+        min(first_seen) AS first_seen, max(last_seen) AS last_seen
     FROM attributed
+    JOIN modes m USING (cause)
     GROUP BY cause
 ),
 -- The servers with their shares of affected calls: an overall share would describe none of them.
@@ -117,33 +139,52 @@ inputs AS (
         cause, sum(calls)::BIGINT AS invalid_inputs,
         arg_max({path: input_path, error: input_error}, (calls, input_path, input_error)) AS input
     FROM (
-        SELECT cause, input_path, input_error, count(*) AS calls
+        SELECT cause, input_path, input_error, sum(calls) AS calls
         FROM attributed
         WHERE input_error IS NOT NULL
         GROUP BY ALL
     )
     GROUP BY cause
 ),
--- The reason of most calls; in a tie, the last by name, so that the order of rows does not matter.
-reasons AS (
-    SELECT cause, arg_max(reason, (calls, reason)) AS reason
-    FROM (SELECT cause, reason, count(*) AS calls FROM attributed GROUP BY cause, reason)
-    GROUP BY cause
-),
 -- The most frequent template with the fault of most calls represents the cause.
-examples AS (
+templates AS (
     SELECT
-        cause, sum(templates)::BIGINT AS templates,
-        arg_max({template: template, call_id: call_id}, (agrees, calls, template)) AS most
+        cause, count(*) AS templates, arg_max(template, (agrees, calls, template)) AS template,
+        max(agrees) AS agrees
     FROM (
         SELECT
-            cause, a.template, 1 AS templates, count(*) AS calls,
-            a.fault IS NOT DISTINCT FROM c.fault AS agrees,
-            arg_min(call_id, (NOT typical, -repeated, call_id)) AS call_id
+            cause, template, sum(a.calls) AS calls, a.fault IS NOT DISTINCT FROM c.fault AS agrees
         FROM attributed a
         JOIN causes c USING (cause)
-        GROUP BY cause, a.template, agrees
+        GROUP BY cause, template, agrees
     )
+    GROUP BY cause
+),
+representing AS MATERIALIZED (
+    SELECT
+        cause, own_cause, kind_hash, a.tool_hash, typical,
+        (a.fault IS NOT DISTINCT FROM c.fault) = t.agrees AS agrees
+    FROM attributed a
+    JOIN templates t USING (cause, template)
+    JOIN causes c USING (cause)
+),
+examples AS (
+    SELECT cause, arg_min(call_id, (NOT typical, -repeated, call_id)) AS call_id
+    FROM (
+        SELECT
+            r.*, call_id,
+            sum(calls) OVER (PARTITION BY own_cause, tool_hash, arguments_hash) AS repeated
+        FROM representing r
+        JOIN (
+            SELECT
+                kind_hash, hash(arguments) AS arguments_hash, count(*) AS calls,
+                min(call_id) AS call_id
+            FROM _failed_calls
+            SEMI JOIN representing USING (kind_hash)
+            GROUP BY ALL
+        ) USING (kind_hash)
+    )
+    WHERE agrees
     GROUP BY cause
 ),
 named AS (
@@ -216,10 +257,10 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, client_changed, from_start, first_seen, last_seen, templates, most.template AS template,
+        since, client_changed, from_start, first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception, e.verdict,
-        most.call_id AS call_id,
+        e.call_id AS call_id,
         r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
             * CASE WHEN n.ok = 0 AND 3 * affected >= n.calls THEN 1.5 ELSE 1 END
             * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
@@ -228,14 +269,14 @@ failures AS (
     JOIN server_calls n USING (cause)
     JOIN rates r USING (cause)
     JOIN beginnings USING (cause)
-    JOIN reasons USING (cause)
-    JOIN examples USING (cause)
+    JOIN templates USING (cause)
+    JOIN examples x USING (cause)
     JOIN named USING (cause)
     JOIN shares USING (cause)
     LEFT JOIN inputs USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
-    LEFT JOIN (SELECT call_id, error_text, stderr_error, verdict FROM calls) e ON e.call_id = most.call_id
+    LEFT JOIN (SELECT call_id, error_text, stderr_error, verdict FROM calls) e ON e.call_id = x.call_id
 ),
 broken AS (
     SELECT

@@ -1,0 +1,263 @@
+-- The kinds of failed calls, with the cause that `affected_calls` and `priorities` give them.
+-- Millions of failed calls are a few thousand kinds, which are all that deciding on a cause needs.
+WITH kinds AS MATERIALIZED (
+    SELECT
+        kind_hash, any_value(server) AS server, any_value(tool) AS tool,
+        any_value(tool_hash) AS tool_hash,
+        coalesce(any_value(template), '(no text: ' || any_value(outcome) || ')') AS template,
+        any_value(fault) AS fault, any_value(reason) AS reason, any_value(certainty) AS certainty,
+        any_value(hidden_certainty) AS hidden_certainty,
+        any_value(outcome) = 'hidden_error' AS hidden,
+        CASE WHEN any_value(input_schema_state) = 'invalid'
+            THEN any_value(input_schema_error) END AS input_error,
+        CASE WHEN any_value(input_schema_state) = 'invalid'
+            THEN any_value(input_schema_path) END AS input_path,
+        count(*) AS calls, min(requested_at) AS first_seen, max(requested_at) AS last_seen,
+        min(call_id) AS call_id
+    FROM _failed_calls
+    GROUP BY kind_hash
+),
+-- A template's message: without the tool's name, and only its end if other templates end alike.
+said AS MATERIALIZED (
+    SELECT
+        server, tool_hash, template,
+        CASE
+            WHEN starts_with(template, '(no text') THEN '(no text)'
+            WHEN ending <> '' AND count(*) OVER (PARTITION BY server, ending) > 1 THEN ending
+            ELSE whole
+        END AS message,
+        -- The place in one tool's code that failed: `Parsing failed: x is undefined`.
+        regexp_extract(whole, '^(?:[A-Z][a-z]+ )[a-z ]{3,40}: ') AS place
+    FROM (
+        SELECT
+            server, any_value(tool) AS tool, tool_hash, template,
+            CASE WHEN contains(template, any_value(tool)) AND length(any_value(tool)) > 2
+                THEN regexp_replace(
+                    template, '\b' || regexp_escape(any_value(tool)) || '\b', '<tool>', 'g'
+                )
+                ELSE template END AS whole,
+            regexp_extract(whole, '(?:^|: )([^:]*[^:<>\W][^:]{11,})$', 1) AS ending
+        FROM kinds
+        GROUP BY server, tool_hash, template
+    )
+),
+-- Calls that failed with the same message form a group, regardless of the tool; calls without a
+-- message are grouped by tool.
+alike AS MATERIALIZED (
+    SELECT
+        k.*, message,
+        CASE WHEN reason = 'exception_bug' AND place <> '' AND NOT starts_with(place, 'Error ')
+            THEN printf('%s%016x', place, k.tool_hash) ELSE message END AS problem,
+        hash(k.server, CASE WHEN message = '(no text)' THEN hash(k.tool_hash, k.template) END, message)
+            AS words
+    FROM kinds k
+    JOIN said w ON w.tool_hash = k.tool_hash AND w.template = k.template
+),
+texts AS MATERIALIZED (SELECT DISTINCT kind_hash, hash(error_text) AS text FROM _failed_calls),
+-- Groups in which arguments or a status distinguish calls with the same message: no text has two
+-- faults, and each fault is at least 85 % certain.
+split AS MATERIALIZED (
+    SELECT words, true AS is_split
+    FROM (
+        SELECT
+            words, fault,
+            sum(certainty * calls) / sum(calls) FILTER (certainty IS NOT NULL) AS certainty
+        FROM alike
+        GROUP BY words, fault
+    )
+    GROUP BY words
+    HAVING count(*) > 1 AND count(fault) = count(*) AND min(certainty) >= 85
+        AND words NOT IN (
+            SELECT words
+            FROM alike
+            JOIN texts USING (kind_hash)
+            GROUP BY words, text
+            HAVING count(DISTINCT fault) > 1
+        )
+),
+grouped AS MATERIALIZED (
+    SELECT * EXCLUDE (words, is_split), CASE WHEN is_split THEN hash(words, fault) ELSE words END AS words
+    FROM alike
+    LEFT JOIN split USING (words)
+),
+-- The claim of most calls in a group.
+claims AS MATERIALIZED (
+    SELECT
+        words,
+        arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''), coalesce(fault, ''))) AS claim,
+        (claim).sure / sum(calls) AS certainty,
+        sum(calls) >= 3 AND any_value(texts) <= 2 AND 2 * sum(unsure) > sum(calls) AS doubtful
+    FROM (
+        SELECT
+            words, fault, arg_min(reason, (-calls, reason)) AS reason, sum(calls) AS calls,
+            sum(sure) AS sure, sum(unsure) AS unsure
+        FROM (
+            SELECT
+                words, fault, reason, sum(calls) AS calls, sum(certainty * calls) AS sure,
+                sum(CASE WHEN certainty < 85 THEN calls ELSE 0 END) AS unsure
+            FROM grouped
+            GROUP BY words, fault, reason
+        )
+        GROUP BY words, fault
+    )
+    JOIN (
+        SELECT words, count(*) AS texts
+        FROM (SELECT DISTINCT words, fault, text FROM grouped JOIN texts USING (kind_hash))
+        GROUP BY words
+    ) USING (words)
+    GROUP BY words
+),
+-- The outcomes of other calls to the tools of each group whose claim they can contradict.
+contradictable AS MATERIALIZED (
+    SELECT DISTINCT words, tool_hash, (claim).reason AS reason
+    FROM grouped
+    JOIN claims USING (words)
+    WHERE (claim).reason IN ('misconfig_or_missing_dependency', 'not_found')
+),
+used AS NOT MATERIALIZED (
+    SELECT
+        hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash, calls, ok
+    FROM usage
+),
+others AS (
+    SELECT words, count(*) AS tools, sum(ok) AS ok
+    FROM contradictable
+    JOIN (SELECT tool_hash, sum(ok) AS ok FROM used GROUP BY tool_hash) USING (tool_hash)
+    WHERE reason = 'not_found'
+    GROUP BY words
+),
+beside AS (
+    SELECT words, sum(ok) AS ok_beside, sum(calls) AS calls_beside
+    FROM (
+        SELECT DISTINCT words, tool_hash, hash(session) AS session_hash
+        FROM _failed_calls
+        JOIN (SELECT kind_hash, words FROM grouped) USING (kind_hash)
+        SEMI JOIN (SELECT words FROM contradictable WHERE reason <> 'not_found') USING (words)
+    )
+    JOIN used USING (tool_hash, session_hash)
+    GROUP BY words
+),
+judged AS MATERIALIZED (
+    SELECT
+        g.* EXCLUDE (fault, reason, certainty), (c.claim).reason AS reason,
+        (c.claim).fault AS suspected,
+        -- Something is missing although the tool works in the same sessions; none of several
+        -- tools has ever found what callers name; or the operator can also change what is refused.
+        CASE (c.claim).reason
+            WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
+            WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
+            WHEN 'server_policy' THEN true
+            ELSE false
+        END AS contradicted,
+        CASE WHEN suspected IS NULL THEN NULL
+            WHEN contradicted AND (c.claim).reason = 'misconfig_or_missing_dependency'
+                THEN least(c.certainty, 69.9)
+            WHEN contradicted THEN least(c.certainty, 79.9) ELSE c.certainty END AS group_certainty,
+        CASE WHEN group_certainty >= 70 THEN suspected END AS fault,
+        coalesce(group_certainty >= 70 AND (doubtful OR contradicted), false) AS uncertain,
+        group_certainty AS certainty, g.fault IS NOT DISTINCT FROM suspected AS typical
+    FROM grouped g
+    JOIN claims c USING (words)
+    LEFT JOIN others USING (words)
+    LEFT JOIN beside USING (words)
+),
+-- The three most frequent messages of a server's own failures (or places where its code fails) are
+-- separate causes, unless they make up less than a tenth of these failures.
+frequent AS (
+    SELECT server, problem
+    FROM judged
+    WHERE coalesce(fault, 'tool') = 'tool'
+    GROUP BY server, problem
+    QUALIFY row_number() OVER (PARTITION BY server ORDER BY sum(calls) DESC, problem) <= 3
+        AND 10 * sum(calls) >= sum(sum(calls)) OVER (PARTITION BY server)
+),
+caused AS MATERIALIZED (
+    SELECT
+        j.*, f.problem IS NOT NULL AS is_frequent,
+        CASE
+            WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
+            WHEN fault IS NULL THEN 'unclear'
+            WHEN fault = 'tool' AND reason = 'misconfig_or_missing_dependency' THEN 'misconfigured'
+            WHEN fault = 'tool' THEN 'tool_failures'
+            WHEN fault IN ('upstream', 'network') THEN 'unavailable'
+            ELSE fault
+        END AS kind,
+        hash(kind, j.server, CASE
+            WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
+            WHEN kind = 'caller' AND reason = 'server_policy' THEN reason
+            WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
+            WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message
+        END) AS own_cause
+    FROM judged j
+    LEFT JOIN frequent f
+        ON f.problem = j.problem AND f.server IS NOT DISTINCT FROM j.server
+),
+-- Facts about the most frequent message of each cause, other than its words.
+representatives AS (
+    SELECT
+        own_cause, kind, message, any_value(server) AS server,
+        CASE WHEN kind IN ('tool_failures', 'unclear')
+            AND arg_min(reason, (-calls, reason)) IS DISTINCT FROM 'removed_api'
+            THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
+        min(call_id) AS call_id
+    FROM (
+        SELECT
+            own_cause, kind, message, reason, any_value(server) AS server, sum(calls) AS calls,
+            min(call_id) AS call_id
+        FROM caused
+        WHERE message <> '(no text)'
+            AND (kind IN ('misconfigured', 'unavailable', 'client') OR is_frequent)
+        GROUP BY own_cause, kind, message, reason
+    )
+    LEFT JOIN (
+        SELECT server, mode(server_name ORDER BY server_name) AS server_name
+        FROM recordings
+        GROUP BY server
+    )
+        USING (server)
+    GROUP BY own_cause, kind, message
+    QUALIFY row_number() OVER (PARTITION BY own_cause ORDER BY sum(calls) DESC, message) = 1
+),
+-- Facts about each cause at a single server.
+rates AS (
+    SELECT
+        own_cause, sum(ok) = 0 AS never_worked,
+        2 * sum(affected) >= sum(greatest(ended, affected)) AS mostly_failed
+    FROM (SELECT own_cause, tool_hash, sum(calls) AS affected FROM caused GROUP BY ALL)
+    JOIN (
+        SELECT
+            hash(hash(server), hash(tool)) AS tool_hash, sum(ok) AS ok,
+            sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)
+                AS ended
+        FROM usage
+        GROUP BY tool_hash
+    ) USING (tool_hash)
+    GROUP BY own_cause
+),
+-- Messages that several servers share have the same cause: for a tool's own failures, which concern
+-- its code, only if the servers report the same name; for an outage, only if name resolution failed
+-- or the same address cannot be reached.
+common AS (
+    SELECT
+        own_cause,
+        hash(kind, message, software, target, never_worked, never_worked OR mostly_failed) AS shared,
+        CASE WHEN count(*) OVER (PARTITION BY shared) > 1 THEN shared ELSE own_cause END AS cause
+    FROM (
+        SELECT
+            own_cause, kind, message, software, never_worked, mostly_failed,
+            -- Node.js says only `fetch failed` if it cannot resolve a name.
+            CASE WHEN kind = 'unavailable' AND NOT regexp_matches(message, '(?i)enotfound'
+                || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host'
+                || '|fetch failed')
+                THEN coalesce(_address(error_text), 'label ' || server) END AS target
+        FROM representatives
+        JOIN rates USING (own_cause)
+        JOIN (SELECT call_id, error_text FROM calls) USING (call_id)
+    )
+)
+SELECT
+    printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, kind_hash, kind, server, tool,
+    tool_hash, fault, suspected, reason, certainty, uncertain, hidden, hidden_certainty, template,
+    typical, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path
+FROM caused c
+LEFT JOIN common USING (own_cause)
