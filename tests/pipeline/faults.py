@@ -45,19 +45,15 @@ _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store as a query reads it, sorted."""
+    """Every table of a store, read from the files that a query reads, sorted."""
     import mcptally as mt
-    from mcptally.analytics import views
     from mcptally.tables.all_tables import TABLES
 
-    found = {}
-    # The views of questions are left out: to create them takes longer than to read all tables.
-    with views.connect() as connection:
-        views.create_tables(connection, mt.open_store(store).files)
-        for table in TABLES:
-            frame = connection.sql(f"SELECT * FROM {table.name}").pl()
-            found[table.name] = frame.sort(table.key, nulls_last=True)
-    return found
+    files = mt.open_store(store).files
+    return {
+        table.name: pl.read_parquet(files[table.name], glob=False).sort(table.key, nulls_last=True)
+        for table in TABLES
+    }
 
 
 def in_plain_duckdb(store: Path) -> set[str] | None:
@@ -221,11 +217,6 @@ def before_each_step(folder: Path, act: Callable[[int, str], object]) -> Iterato
 def die_at(step: int) -> Callable[[int, str], object]:
     """A function that kills this process before a step."""
     return lambda now, _: os.kill(os.getpid(), signal.SIGKILL) if now == step else None
-
-
-def spread(count: int) -> bool:
-    """Whether the step that is the `count`-th of its kind is the 1st or the 16th."""
-    return count in {1, 16}
 
 
 def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:

@@ -30,7 +30,7 @@ def test_facts_on_disk_give_the_tables_of_facts_in_memory(tmp_path: Path, monkey
     monkeypatch.setattr(archive_context, "ROWS", 10)
     monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     monkeypatch.setattr(archive_context, "AT_A_TIME", 2)
-    mt.score(FILES, out=tmp_path / "store", partition_bytes=400_000)
+    mt.score(FILES, out=tmp_path / "store", partition_bytes=900_000)
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, in_memory[name])
 
@@ -41,8 +41,8 @@ def test_an_incremental_run_with_facts_on_disk_gives_the_tables_of_a_full_run(
     monkeypatch.setattr(archive_context, "ROWS", 10)
     monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     monkeypatch.setattr(incremental, "IN_MEMORY", 0)
-    mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=400_000)
-    assert mt.score(FILES, out=tmp_path / "store", partition_bytes=400_000).reused
+    mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=900_000)
+    assert mt.score(FILES, out=tmp_path / "store", partition_bytes=900_000, jobs=2).reused
     for name, frame in tables(tmp_path / "store").items():
         assert_frame_equal(frame, in_memory[name])
 
