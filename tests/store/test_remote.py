@@ -24,17 +24,20 @@ from mcptally.store.remote_copy import local_copy
 from mcptally.store.source_files import source_of
 from mcptally.transcript import remote
 from tests.pipeline.engines.clusters import QUIET, machines
-from tests.pipeline.engines.test_dask import FILES, assert_same, tables
+from tests.pipeline.engines.test_dask import FILES, assert_same, made_here, tables
 
 pytestmark = [*QUIET, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Path:
-    """A store of the local files, without columns that name files."""
-    out = tmp_path_factory.mktemp("here") / "store"
-    mt.score(FILES, out=out)
-    return out
+    """A store of the local files."""
+    return made_here(tmp_path_factory, 3)
+
+
+@pytest.fixture(scope="module")
+def first_two(tmp_path_factory) -> Path:
+    return made_here(tmp_path_factory, 2)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,9 @@ def test_a_second_run_reads_only_what_changed(tmp_path: Path, bucket):
     same_but_for_places(out, tmp_path / "fresh")
 
 
-def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bucket):
+def test_a_store_in_a_bucket_is_the_store_on_disk(
+    tmp_path: Path, here: Path, first_two: Path, bucket
+):
     summary = mt.score(FILES, out="s3://bucket/stores/one")
     assert summary.out == "s3://bucket/stores/one"
     bucket.invalidate_cache()
@@ -115,8 +120,7 @@ def test_a_store_in_a_bucket_is_the_store_on_disk(tmp_path: Path, here: Path, bu
     assert (again.files, again.reused > 0) == (2, True)
     bucket.invalidate_cache()
     bucket.get("bucket/stores/one", str(tmp_path / "less"), recursive=True)
-    mt.score(FILES[:2], out=tmp_path / "fresh")
-    assert_same(tmp_path / "less", tmp_path / "fresh")
+    assert_same(tmp_path / "less", first_two)
 
 
 def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, bucket):
@@ -204,7 +208,7 @@ def taken(url: str, folder: Path) -> Path:
     indirect=["root"],
 )
 def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
-    tmp_path: Path, root: str, first: bool
+    tmp_path: Path, first_two: Path, root: str, first: bool
 ):
     url = f"{root}/contested-{first}"
     if not first:
@@ -212,13 +216,12 @@ def test_of_two_runs_on_one_store_behind_a_url_the_second_to_publish_is_refused(
 
     def overtaken() -> None:
         with local_copy(url) as folder:
-            mt.score(FILES[:3], out=folder)
+            mt.score(FILES[1:2], out=folder)
             mt.score(FILES[:2], out=url)
 
     with pytest.raises(StoreError, match="another run has published there since this one began"):
         overtaken()
-    mt.score(FILES[:2], out=tmp_path / "fresh")
-    assert_same(taken(url, tmp_path / "store"), tmp_path / "fresh")
+    assert_same(taken(url, tmp_path / "store"), first_two)
     listed = json.loads((tmp_path / "store" / "store.json").read_text())["parts"].keys()
     assert set(remote_folder.list_names(url)) == {"store.json", *listed}
 
@@ -241,7 +244,6 @@ def test_s3_itself_refuses_a_manifest_over_another_version(tmp_path: Path, bucke
 
 def test_a_store_at_a_file_url_is_the_store_on_disk(tmp_path: Path, here: Path):
     url = f"file://{tmp_path}/new/store"
-    mt.score(FILES[:1], out=url)
     mt.score(FILES, out=url)
     assert_same(tmp_path / "new" / "store", here)
     with pytest.raises(StoreError, match=rf"{url}: .*queried; copy it to a folder$"):
@@ -255,44 +257,43 @@ def test_score_does_not_advise_to_query_a_url():
     assert "; next: copy it to a folder; then: mcptally query store tool_scores" in run.stderr
 
 
-def test_files_of_a_run_that_did_not_end_are_removed_after_a_day(memory):
-    mt.score(FILES[:1], out="memory://archive/store")
+@pytest.fixture
+def uploaded(memory, first_two: Path):
+    """The store of two files in memory."""
+    memory.put(str(first_two), "/archive/store", recursive=True)
+    return memory
+
+
+def test_files_of_a_run_that_did_not_end_are_removed_after_a_day_and_other_files_stay(uploaded):
     for name, days in (("old", 2), ("new", 0)):
         path = f"/archive/store/calls/{name}.parquet"
-        memory.pipe_file(path, b"left by a run that was killed")
-        memory.store[path].created -= datetime.timedelta(days=days)
-    mt.score(FILES[:2], out="memory://archive/store")
-    assert not memory.exists("/archive/store/calls/old.parquet")
-    assert memory.exists("/archive/store/calls/new.parquet")
-
-
-def test_other_files_beside_a_store_stay(memory):
-    mt.score(FILES[:2], out="memory://archive/store")
+        uploaded.pipe_file(path, b"left by a run that was killed")
+        uploaded.store[path].created -= datetime.timedelta(days=days)
     others = {"/archive/store/report.html": b"page", "/archive/store/notes/of.txt": b"ours"}
     for name, data in others.items():
-        memory.pipe_file(name, data)
-    mt.score(FILES[:1], out="memory://archive/store")
-    assert {name: memory.cat_file(name) for name in others} == others
+        uploaded.pipe_file(name, data)
+    assert mt.score(FILES[:1], out="memory://archive/store").reused
+    assert not uploaded.exists("/archive/store/calls/old.parquet")
+    assert uploaded.exists("/archive/store/calls/new.parquet")
+    assert {name: uploaded.cat_file(name) for name in others} == others
 
 
-def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(memory):
-    mt.score(FILES[:1], out="memory://archive/store")
-    before = {name: memory.cat_file(name) for name in memory.find("/archive/store")}
-    memory.pipe_file("/archive/broken/noise.jsonl", b"{\n")
+def test_a_run_that_fails_leaves_the_store_behind_a_url_as_it_was(uploaded):
+    before = {name: uploaded.cat_file(name) for name in uploaded.find("/archive/store")}
+    uploaded.pipe_file("/archive/broken/noise.jsonl", b"{\n")
     with pytest.raises(UnreadableError):
         mt.score("memory://archive/broken", out="memory://archive/store")
-    assert {name: memory.cat_file(name) for name in memory.find("/archive/store")} == before
+    assert {name: uploaded.cat_file(name) for name in uploaded.find("/archive/store")} == before
 
 
-def test_a_damaged_part_behind_a_url_is_made_and_uploaded_again(tmp_path: Path, memory):
-    mt.score(FILES[:1], out="memory://archive/store")
-    [part] = [name for name in memory.find("/archive/store/calls") if name.endswith(".parquet")]
-    whole = memory.cat_file(part)
-    memory.pipe_file(part, whole[:-9])
-    summary = mt.score(FILES[:1], out="memory://archive/store")
-    assert summary.reused == 0
-    memory.get("/archive/store", str(tmp_path / "store"), recursive=True)
-    assert tables(tmp_path / "store")["calls"].height
+def test_a_damaged_part_behind_a_url_is_made_and_uploaded_again(
+    tmp_path: Path, uploaded, first_two: Path
+):
+    part = next(name for name in uploaded.find("/archive/store/calls") if "parquet" in name)
+    uploaded.pipe_file(part, uploaded.cat_file(part)[:-9])
+    assert mt.score(FILES[:2], out="memory://archive/store").reused == 0
+    uploaded.get("/archive/store", str(tmp_path / "store"), recursive=True)
+    assert_same(tmp_path / "store", first_two)
 
 
 @pytest.mark.usefixtures("memory")

@@ -31,6 +31,7 @@ from mcptally.tables.all_tables import TABLES
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines, release
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import scattered
+from tests.shared_folder import shared_folder
 from tests.wire.test_nesting import archive
 
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("git", "memory", "sqlite")]
@@ -55,12 +56,16 @@ def assert_same(store: Path, other: Path) -> None:
         assert_frame_equal(frame, these[name])
 
 
+def made_here(factory: pytest.TempPathFactory, count: int) -> Path:
+    """A store of the first files, made on this machine; no test changes it."""
+    name = f"first-{count}"
+    made = shared_folder(factory, name, lambda new: mt.score(FILES[:count], out=new / "store"))
+    return made / "store"
+
+
 @pytest.fixture(scope="module")
 def here(tmp_path_factory) -> Path:
-    """A store of the sample traces, made on this machine."""
-    out = tmp_path_factory.mktemp("here") / "store"
-    mt.score(FILES, out=out)
-    return out
+    return made_here(tmp_path_factory, 3)
 
 
 @pytest.fixture(scope="module")
