@@ -52,7 +52,7 @@ class StderrExceptions(StageTable):
 class _Lines(StderrEvents):
     """One row per stderr line, with facts about the line and about its trace."""
 
-    written = Column(pl.String, "The line as it was written.")
+    written = Column(pl.String, "The text of the event that holds the line.")
     head = Column(pl.Boolean, "Whether the line is the first of a trace of Python.")
     boxed = Column(pl.Boolean, "Whether it is part of a box that rich draws.")
     blank = Column(pl.Boolean, "Whether it is empty.")
@@ -103,20 +103,14 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
 
 def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
     """Return the lines of recordings with a stack trace, with each line's own facts in `_Lines`."""
-    lines = (
+    texts = (
         stderr.lazy()
-        .select("recording", "seq", "ts_ns", written=StderrEvents.text.col.str.split("\n"))
-        .explode("written", empty_as_null=False)
-        .drop_nulls("written")
-        .pipe(run_query)
-    )
-    distinct = (
-        lines.lazy()
-        .select("written")
+        .select(written="text")
+        .drop_nulls()
         .unique()
-        .with_columns(
-            text=_Lines.written.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, "")
-        )
+        .with_columns(text=_Lines.written.col.str.split("\n"))
+        .explode("text", empty_as_null=False)
+        .with_columns(_Lines.text.col.str.strip_chars_end().str.replace_all(_TERMINAL_CODES, ""))
         .with_columns(
             head=_Lines.text.col.str.contains(_HEAD), boxed=_Lines.text.col.str.contains(_BOX)
         )
@@ -142,7 +136,13 @@ def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
         .drop("unindented")
         .pipe(run_query)
     )
-    lines = left_join_columns(lines, distinct, "written").drop("written")
+    lines = (
+        stderr.lazy()
+        .select("recording", "seq", "ts_ns", written="text")
+        .join(texts.lazy(), on="written", maintain_order="left_right")
+        .drop("written")
+        .pipe(run_query)
+    )
     in_trace = pl.any_horizontal(_Lines.head.col, _Lines.frame.col)
     with_trace = lines.filter(in_trace).get_column(_Lines.recording.name).unique()
     return lines.filter(_Lines.recording.col.is_in(with_trace.implode())).sort(
