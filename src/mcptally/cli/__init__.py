@@ -275,7 +275,7 @@ def _escape_unknown_characters() -> None:
 
 
 def _json_escapes(error: UnicodeError) -> tuple[str, int]:
-    """Return JSON escapes for characters that cannot be encoded. The output may be JSON."""
+    """Return the JSON escapes of characters that stdout's encoding lacks."""
     found = cast("UnicodeEncodeError", error)
     units = found.object[found.start : found.end].encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
@@ -283,7 +283,7 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
 
 
 class _Stdout(io.FileIO):
-    """The descriptor of stdout; its write errors have the file name `stdout`."""
+    """The descriptor of stdout. Errors from writing to it have the file name `stdout`."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:

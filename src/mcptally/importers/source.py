@@ -169,7 +169,7 @@ class Source:
     ) -> Connection:
         """Return a connection.
 
-        Its label is the user's, or else `server`, or else the file's stem.
+        The server's label is the user's label, or else `server`, or else the file's stem.
         """
         return Connection(self.server or server or self.stem, key, transport, is_session)
 

@@ -5,7 +5,10 @@ from typing import Final
 
 
 def token_like(value: bytes) -> bool:
-    """Return whether 5 or more characters mix letters and digits, or 8 or more mix cases."""
+    """Return whether the value mixes letters and digits, or mixes cases.
+
+    It must have at least 5 characters to mix letters and digits, and at least 8 to mix cases.
+    """
     if len(value) < 8:
         return _SHORT_SECRET.fullmatch(value) is not None
     return (_DIGIT.search(value) is not None and _LETTER.search(value) is not None) or (

@@ -177,7 +177,7 @@ def draw(
 def _errors(
     stratum: str, rows: list[dict[str, Any]], n: int, rng: np.random.Generator
 ) -> list[Drawn]:
-    """Draw `n` calls from a stratum whose rows are groups."""
+    """Draw `n` calls from a stratum. Each of its `rows` is a group of calls."""
     found = reviewed.draw(np.array([row["size"] for row in rows], dtype=np.int64), n, rng)
     certain = {group for group, _ in found.certain}
     return [

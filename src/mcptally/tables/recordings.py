@@ -6,7 +6,7 @@ from mcptally.tables.outcomes import START_FAILURES
 
 
 class Recordings(Table):
-    """One row per recording, with counts and its end."""
+    """One row per recording, with counts and facts about its end."""
 
     name = "recordings"
     key = ("recording",)

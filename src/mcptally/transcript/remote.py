@@ -164,7 +164,7 @@ class RemoteFile:
         return _Stream(self)
 
     def open(self, _mode: str = "rb") -> BinaryIO:
-        """Return a buffered stream of the file's bytes; errors as in `raw`."""
+        """Return a buffered stream of the file's bytes. It raises the same errors as `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:

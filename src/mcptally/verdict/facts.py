@@ -334,7 +334,7 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column tested by `field` matches; False for rows that no rule needs.
+    """Return whether the column tested by `field` matches. Rows that no rule needs are False.
 
     A rule needs the column only for rows whose text matches its patterns. Unknown arguments count
     as a match of `arguments_unless`, because a rule with this field must not match calls with

@@ -153,7 +153,7 @@ def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
 def _earlier(lines: int) -> pl.Expr:
     """Return the text of the line that is `lines` lines earlier in the recording.
 
-    A window function would copy all texts.
+    The expression uses `shift`, because a window function would copy all texts.
     """
     same = _Lines.recording.col == _Lines.recording.col.shift(lines)
     return pl.when(same).then(_Lines.text.col.shift(lines))

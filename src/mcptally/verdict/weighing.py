@@ -259,7 +259,8 @@ def contributions(
 ) -> list[tuple[str, float]]:
     """Return each feature's contribution for or against a verdict, largest first.
 
-    A contribution is the effect on the verdict's log odds against the mean of other classes.
+    A contribution is the feature's effect on the log odds of the verdict against the mean of the
+    other classes.
 
     Args:
         features: the features of one call.

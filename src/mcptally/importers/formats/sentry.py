@@ -57,7 +57,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans in a line, and unchanged each value that is not a span."""
+    """Yield the spans in a line; values that are not spans are yielded unchanged."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:

@@ -69,7 +69,7 @@ def category_rules() -> tuple[CategoryRule, ...]:
 
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the `NormalisedErrors` of `calls`, one row per call; null unless it failed."""
+    """Return the `NormalisedErrors` of `calls`, one row per call; null for calls that worked."""
     present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
