@@ -9,8 +9,8 @@ from typing import Any, Final
 from mcptally.redaction.display import clean_line, cut, mask_text
 
 MOST: Final = 0.5
-"""Minimum share of a group's failing calls whose arguments also worked, for the group to be
-flaky."""
+"""A group is flaky if at least this share of its failing calls has arguments that worked in other
+calls."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -122,9 +122,9 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    `way` names the counted failures, which have the group's error. The numbers of calls include all
-    calls to the tool, also calls with other errors. In a large archive, they include only a sample
-    of sessions, and the sentence says so. If nothing distinguishes the failing calls, the sentence
+    `way` is the phrase for failing with the group's error. The numbers of calls include all calls
+    to the tool, also calls with other errors. In a large archive, they include only a sample of
+    sessions, and the sentence says so. If nothing distinguishes the failing calls, the sentence
     states whether most of their arguments worked in other calls.
     """
     if row["test"] is None:

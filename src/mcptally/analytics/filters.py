@@ -163,8 +163,8 @@ _BY_COLUMN: Final = {
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Maps columns to SQL conditions for all other tables. For a table, the first of these columns that
-it has applies."""
+"""Maps columns to SQL conditions for all other tables. The first column that a table has determines
+the condition."""
 
 ORDER: Final = (
     *_PREDICATES,

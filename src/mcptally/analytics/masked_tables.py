@@ -84,7 +84,7 @@ class MaskedTables:
             ) from error
 
     def _with_calls(self) -> Mapping[str, Mapping[str, Path]]:
-        """Map each part's name to its files by table, starting with `calls`."""
+        """Map the name of each part of the store to the part's files by table, `calls` first."""
         found: dict[str, dict[str, Path]] = {}
         for table in (Calls.name, *sorted(self._parts.keys() - WITHOUT_PAYLOADS - {Calls.name})):
             for path in self._parts[table]:

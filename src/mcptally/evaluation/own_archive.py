@@ -59,7 +59,8 @@ class OwnQuality:
     """Number of calls from which the sample was drawn."""
     answers: int
     accuracy: Interval
-    """Share of calls with a correct verdict; for a call that worked, no verdict is correct."""
+    """Share of calls with a correct verdict. A call that worked is judged correctly if it has no
+    verdict."""
     failed: Interval
     """Share of correct verdicts among calls that mcptally reported as failed."""
     servers: list[ServerAccuracy]

@@ -29,7 +29,7 @@ first."""
 
 
 class Connection(Struct, frozen=True):
-    """A client's connection to a server, as far as the source distinguishes them."""
+    """A client's connection to a server, or connections that the source does not distinguish."""
 
     server: str | None
     key: str = ""

@@ -34,7 +34,7 @@ _SMALL_NS: Final = {"us": 1000, "µs": 1000, "ns": 1}
 def parse_timezone(name: str) -> datetime.tzinfo | None:
     """Return the time zone with a name such as `Europe/Berlin`, `UTC` or `+02:00`.
 
-    None for `local`.
+    Returns None for `local`.
 
     Raises:
         UsageError: there is no such time zone.
@@ -83,7 +83,7 @@ def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | N
 
 @functools.lru_cache(maxsize=1024)  # adjacent lines are often from the same second
 def _seconds(day: str, time: str, written: str | None, naive: datetime.tzinfo | None) -> int | None:
-    """Convert a day and time to seconds since 1970; `written` is its time zone, if given."""
+    """Convert a day and time to seconds since 1970, in the time zone `written`, or else `naive`."""
     try:
         # Offsets of 24 hours or more are invalid and raise ValueError.
         when = datetime.datetime.fromisoformat(f"{day}T{time}{written or ''}")

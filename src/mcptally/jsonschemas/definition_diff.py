@@ -1,8 +1,8 @@
 """Compare two versions of a tool definition, and classify each change by its effect on callers.
 
-A change to `inputSchema` is breaking if the new schema requires more or allows less; a change to
-`outputSchema`, if the new schema guarantees less. A change that may or may not be breaking is
-`unclear`.
+A change to `inputSchema` is breaking if the new schema requires more or allows less. A change to
+`outputSchema` is breaking if the new schema guarantees less. A change that may or may not be
+breaking is `unclear`.
 """
 
 from collections.abc import Iterator

@@ -121,7 +121,7 @@ class References:
     def _enclosing(self, at: str, uri: str) -> list[str]:
         """Return the resources that may be a reference's base.
 
-        If the reference has a URI, all resources.
+        A reference with a URI may have any resource as its base.
         """
         if uri:
             return sorted(self._resources)

@@ -62,7 +62,7 @@ class MemoryBudget:
         self.total = self.lines = self.longest = 0
         """Bytes and lines read in the current chunk, and the length of the longest line so far."""
         self.spooled = 0.0
-        """Bytes of memory needed for the largest share of the previous chunks."""
+        """Bytes of memory needed to score the largest share of the previous chunks."""
         self.shares = 1
         """Number of shares into which chunks are divided."""
 
@@ -95,7 +95,7 @@ class MemoryBudget:
         """Start a new chunk after the previous lines were written to files.
 
         Args:
-            spooled: bytes of memory needed for the largest share.
+            spooled: bytes of memory needed to score the largest share.
             shares: number of shares into which the lines are divided.
         """
         self.spooled, self.shares = spooled, shares

@@ -43,7 +43,7 @@ LINT_RULES: Final = "definition."
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
 _Defect = tuple[str, str, str | None, str | None]
-"""Rule, message, path, evidence."""
+"""A defect of a definition: rule, message, path, evidence."""
 
 
 def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:

@@ -39,7 +39,7 @@ LONG_DESCRIPTION: Final = 1024
 """Maximum number of characters in a description that OpenAI's function-calling API accepts."""
 
 REFERRING_ARGUMENTS: Final = 50
-"""Maximum number of arguments per schema whose values are checked if they contain references."""
+"""Maximum number of arguments per schema that contain references and whose values are checked."""
 
 FEWEST_WORDS: Final = 3
 """Minimum number of words in a description that is compared with other descriptions."""
@@ -113,7 +113,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each definition whose words all occur in another tool's description, and that tool.
+    """Yield each definition whose words another tool's description contains, and that tool's name.
 
     Args:
         tools: name, definition and description of each tool of one server.

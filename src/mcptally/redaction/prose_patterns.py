@@ -38,7 +38,7 @@ _SHORT: Final = {
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:
-    """Return from each form a part that cannot overlap itself, as `TextSearch` requires."""
+    """Return for each form a substring that cannot overlap itself, as `TextSearch` requires."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)

@@ -178,7 +178,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return the columns, changed by the answer `_answer` of `_by`; other calls stay unchanged."""
+    """Return new values for columns of calls with an answer (`_answer`, given by `_by`)."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared

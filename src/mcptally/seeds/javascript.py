@@ -55,7 +55,7 @@ def _number(digits: str) -> int | float:
 
 
 def truthy(value: Any) -> bool:
-    """Return whether a value is truthy. Empty arrays and objects are; "", 0 and NaN are not."""
+    """Return whether a value is truthy, as are empty arrays and objects, but not "", 0 and NaN."""
     if isinstance(value, list | dict):
         return True
     if isinstance(value, float) and math.isnan(value):

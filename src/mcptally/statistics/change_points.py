@@ -39,7 +39,7 @@ SEED: Final = 20261124
 """A fixed seed, so that the same series has the same changes."""
 SLICES: Final = 32
 """Number of slices with about equally many calls; changes within sessions are sought between
-them."""
+slices."""
 MIN_SPANNING: Final = 8
 """Minimum number of sessions that span a change within sessions; with fewer sessions, no change is
 significant."""

@@ -18,8 +18,8 @@ FIRST: Final = 999
 """Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
 CLEARLY_UNCHANGED: Final = 0.1
 MIN_EXTREME: Final = 10
-"""Number of permutations as extreme as the data below which the p-value of Student's t is used if
-it is smaller."""
+"""If fewer permutations than this are as extreme as the data, the p-value of Student's t is used,
+provided that it is smaller."""
 MAX_SESSIONS: Final = 1_000
 """Total number of sessions above which the p-value comes from Student's t."""
 SEED: Final = 20261122
@@ -40,7 +40,7 @@ class _Side(NamedTuple):
     rate: float
     """The weighted mean over sessions."""
     n_eff: float
-    """Number of independent calls with as much information."""
+    """Number of independent calls that would give as much information."""
 
 
 def rate_change(

@@ -21,8 +21,9 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""Number of answers from which on groups that are always drawn have no sampling error. With fewer
-answers, the interval would be too short: each answer represents too many calls."""
+"""If there are at least this many answers, groups that are always drawn count as free of sampling
+error. With fewer answers, the interval would be too short: each answer represents too many
+calls."""
 LARGE: Final = 2.0
 """Size of a group, in sampling steps, above which two of its calls are reviewed, because the group
 may be mixed."""

@@ -245,7 +245,7 @@ def manifest_version(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Return whether `mcptally.duckdb` has the manifest's file time and so belongs to it."""
+    """Return whether `mcptally.duckdb` belongs to the manifest, as equal file times show."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns

@@ -56,7 +56,7 @@ def version(url: str, name: str) -> str | None:
 
 
 def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
-    """Upload a file below a URL if the current version is `before`; return whether it matched.
+    """Upload a file below a URL if the current version is `before`; return whether it was.
 
     `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
     `If-None-Match`). Other protocols have no conditions: the file is always uploaded.

@@ -1,4 +1,4 @@
-"""The table `calls`."""
+"""Declares the table `calls`."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The table `findings`."""
+"""Declares the table `findings`."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple

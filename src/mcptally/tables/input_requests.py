@@ -1,4 +1,4 @@
-"""The table `input_requests`."""
+"""Declares the table `input_requests`."""
 
 from mcptally.tables.column_types import STRING, TIME
 from mcptally.tables.declaration import Column, Table

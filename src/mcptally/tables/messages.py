@@ -1,4 +1,4 @@
-"""The table `messages`."""
+"""Declares the table `messages`."""
 
 from mcptally.tables.column_types import BOOLEAN, INT64, STRING, TIME, UINT32
 from mcptally.tables.declaration import Column, Table

@@ -1,4 +1,4 @@
-"""The table `recordings`."""
+"""Declares the table `recordings`."""
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table

@@ -1,4 +1,4 @@
-"""The table `seed_scores`."""
+"""Declares the table `seed_scores`."""
 
 from typing import Final
 

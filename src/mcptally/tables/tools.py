@@ -1,4 +1,4 @@
-"""The table `tools`."""
+"""Declares the table `tools`."""
 
 from mcptally.tables.column_types import BOOLEAN, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table

@@ -1,4 +1,4 @@
-"""The table `ui_errors`."""
+"""Declares the table `ui_errors`."""
 
 from mcptally.tables.column_types import BOOLEAN, STRING, UINT32
 from mcptally.tables.declaration import Column, Table

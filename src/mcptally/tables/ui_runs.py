@@ -1,4 +1,4 @@
-"""The table `ui_runs`."""
+"""Declares the table `ui_runs`."""
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, UINT32, list_of
 from mcptally.tables.declaration import Column, Table

@@ -1,4 +1,4 @@
-"""The table `ui_steps`."""
+"""Declares the table `ui_steps`."""
 
 from mcptally.tables.column_types import FLOAT64, STRING, UINT32
 from mcptally.tables.declaration import Column, Table

@@ -1,4 +1,4 @@
-"""The table `usage`. To add an aggregate, add one row here."""
+"""Declares the table `usage`. To add an aggregate, add one row here."""
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Aggregate, Column, Table

@@ -39,8 +39,8 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
         "is_retry": "coalesce(attempt_why = 'retry', false)",
     }
 )
-"""Maps facts that are derived from each call before calls are counted to SQL, which may use earlier
-facts."""
+"""Maps facts about a call to SQL that derives the fact before calls are counted. The SQL may use
+earlier facts."""
 
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 

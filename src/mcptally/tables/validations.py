@@ -1,4 +1,4 @@
-"""The table `validations`."""
+"""Declares the table `validations`."""
 
 from mcptally.tables.column_types import BOOLEAN, FLOAT64, STRING, TIME, list_of
 from mcptally.tables.declaration import Column, Table

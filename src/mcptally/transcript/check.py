@@ -107,8 +107,8 @@ class FileCheck:
     bytes_not_read: int
     """Decompressed size of the lines that are not events of format 1."""
     share_not_read: float
-    """Minimum share of the file that could not be read. A truncated file has lost more than
-    this."""
+    """Minimum share of the file that could not be read. A truncated file has lost a larger
+    share."""
     problems: list[str]
 
 

@@ -117,7 +117,7 @@ def _withheld_message(members: dict[str, Raw]) -> str:
 
 
 Member = tuple[str, bytes]
-"""A member of a JSON object: name, JSON text of the value."""
+"""The name of a member of a JSON object, and the JSON text of its value."""
 
 
 def parse_members(line: bytes) -> list[Member] | Rejection:

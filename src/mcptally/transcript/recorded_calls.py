@@ -33,8 +33,8 @@ NEAR_NS: Final = 1_000_000_000
 MAX_BEFORE: Final = 5
 """Maximum number of lines of stderr before the request."""
 MAX_DURING: Final = 40
-"""Maximum number of stderr lines between request and reply: the last, or the first if there is no
-reply."""
+"""Maximum number of stderr lines between request and reply. The last lines are kept or, without a
+reply, the first lines."""
 MAX_AFTER: Final = 20
 """Maximum number of lines of stderr after the reply."""
 
@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
     file: str
     line: int
-    """Counted from 1."""
+    """Number of the line, counted from 1."""
     seq: int
     batch_index: int
     """Position in a JSON-RPC batch; 0 otherwise."""
@@ -66,7 +66,7 @@ class RecordedCall:
     """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
-    """The JSON-RPC frame as recorded: from a batch, the call's member; from a truncated frame, the
+    """The JSON-RPC frame as recorded; of a batch, only the call's member; of a truncated frame, the
     head."""
     reply: str | None = None
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -110,7 +110,7 @@ def read_calls(
     """Read calls from their transcripts.
 
     Args:
-        places: where the calls are recorded; they are read in this order until `most_bytes` are
+        places: where the calls are recorded; calls are read in this order until `most_bytes` are
             used.
         most_bytes: maximum decompressed bytes read from all files together. A file is read up to
             the last line that is needed.

@@ -265,7 +265,8 @@ def _redact_json(data: bytes, policy_: Policy) -> tuple[bytes, int]:
 
 
 _CACHED_BYTES: Final = 256
-"""Maximum length of a cached result: ids and event kinds repeat on every line."""
+"""Maximum length of a cached result. Results for ids and event kinds are cached, because the same
+ids and kinds occur on every line."""
 
 
 @functools.lru_cache(maxsize=1024)

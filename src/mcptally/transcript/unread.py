@@ -55,8 +55,8 @@ class UnreadFile(msgspec.Struct, frozen=True):
     size: int
     """Size on disk in bytes."""
     share: float
-    """The minimum share of the file that could not be read. A truncated file has lost more than
-    this."""
+    """The minimum share of the file that could not be read. A truncated file has lost a larger
+    share."""
     fault: str
     """The first fault, with its line."""
 

@@ -208,7 +208,7 @@ def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl
 
 @functools.lru_cache(maxsize=8)
 def _numbered(keywords: tuple[tuple[str, ...], ...]) -> tuple[list[str], pl.DataFrame]:
-    """Return the distinct words, and a table of each `word` with the number of its `owner`."""
+    """Return the distinct keywords, and a table of each keyword (`word`) and its list (`owner`)."""
     words = list(itertools.chain.from_iterable(keywords))
     owner = np.repeat(np.arange(len(keywords)), [len(each) for each in keywords])
     owners = pl.DataFrame(

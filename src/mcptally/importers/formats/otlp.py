@@ -75,7 +75,7 @@ def read(source: Source) -> Iterator[Item]:
 def related(sources: Sequence[Source]) -> Iterator[Source]:
     """Yield the sources.
 
-    Files with spans whose parents are in another file are combined with it.
+    If a file has spans whose parents are in another file, the two files are combined.
     """
     yield from joined(sources, _spans)
 

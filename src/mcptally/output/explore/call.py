@@ -109,7 +109,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return the call as a line for a file of labels, with mcptally's verdict for correction."""
+    """Return the call as a line of a file of labels; mcptally's verdict is the label."""
     number = row["request_id"]
     # A JSON-RPC id may be any text.
     with contextlib.suppress(TypeError, ValueError, RecursionError):

@@ -38,7 +38,7 @@ MAX_EVIDENCE: Final = 3_000
 """Maximum number of characters of a call's evidence on the page."""
 MAX_INDENTED: Final = 40_000
 """Maximum length in characters of a payload that is masked and indented as a whole; longer payloads
-are cut before."""
+are cut before masking."""
 FOLDED: Final = 700
 """Length in characters above which a payload is collapsed."""
 _FOLDED_LINES: Final = 16

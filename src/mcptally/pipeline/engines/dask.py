@@ -137,7 +137,10 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-    """Call `handle` on Ctrl-C, with a function that runs the previous handler."""
+    """Let Ctrl-C call `handle` during a `with` block.
+
+    The argument of `handle` is a function that runs the previous handler.
+    """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
         yield

@@ -3,7 +3,7 @@
 docs/explanation/recorder.md gives all rules. Each session that an `initialize` opens with an
 `Mcp-Session-Id` has its own recording, and each legacy SSE stream has one. All other exchanges go
 to the run's shared recording. An `initialize` request is recorded before its result is known: it
-starts a recording that later becomes the session's.
+starts a recording that later becomes the session's recording.
 """
 
 import functools

@@ -186,7 +186,7 @@ def _ip(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Return whether the address is local: local addresses are also their source address."""
+    """Return whether an address is local: a socket connected to it then has the same address."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)

@@ -133,7 +133,7 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Return the scores of calls answered by a JSON-RPC error.
 
-    `decided` contains their decisions.
+    `decided` contains the business-error decisions about these calls.
     """
     message = formatted(
         "MCP error {}: {}",

@@ -93,7 +93,7 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
     """Return the calls that may be validations, selected without parsing their arguments.
 
-    `params` contains requests' parameters by `row`, which replace `arguments` in `tools/validate`.
+    For the method `tools/validate`, the parameters in `params` (by `row`) are used as arguments.
     """
     is_method = Scored.method.col == METHOD
     by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)

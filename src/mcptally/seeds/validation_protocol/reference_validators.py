@@ -179,7 +179,8 @@ def accepts_schedule(schedule: Any) -> bool:
     found = _SCHEDULE.search(text)
     minutes = _MINUTES.search(text)
     if found and minutes and found[0] == minutes[0]:
-        # "every 75 minutes" is not accepted, but the text may contain another phrase that is.
+        # "every 75 minutes" is not accepted, but the text may contain another phrase that is
+        # accepted.
         rest = text[: minutes.start()] + " " + text[minutes.end() :]
         return 1 <= int(minutes[1]) <= 59 or _SCHEDULE.search(rest) is not None
     return found is not None

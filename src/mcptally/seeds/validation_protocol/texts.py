@@ -90,7 +90,7 @@ def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
     if isinstance(structured, dict) and "valid" in structured:
         return "/structuredContent", structured
     content = result.get("content")
-    if isinstance(content, str):  # the document's code puts the answer there
+    if isinstance(content, str):  # the document's code returns the answer as the text `content`
         content = [{"type": "text", "text": content}]
     for number, block in enumerate(content if isinstance(content, list) else ()):
         value = json_value(block.get("text")) if isinstance(block, dict) else None

@@ -12,8 +12,8 @@ from mcptally.wire.framing import Piece, TruncatedFrame
 class Call(NamedTuple):
     """A call to a recording's method.
 
-    The bytes of large pieces follow the encoded call, which contains an index in place of each. A
-    `TruncatedFrame` is encoded as an array.
+    The bytes of large pieces follow the encoded call, which contains an index in place of each
+    large piece. A `TruncatedFrame` is encoded as an array.
     """
 
     number: int
@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return a call's record in parts.
+    """Return a call's record as a list of consecutive byte strings.
 
     `items` are frames, stderr lines or events of an exchange.
     """

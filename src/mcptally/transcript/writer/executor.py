@@ -15,7 +15,7 @@ _KILLED: Final = "the process that writes the recording ended while it wrote the
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
 """Calls that only record events. Any other call ends a batch, because it changes more than the
-file. If the process ends during this call, the next process repeats the call."""
+file: if the process ends during the other call, the next process repeats that call."""
 
 _BATCH_BYTES: Final = 64 * 1024
 """Number of bytes of calls after which the events are written."""
@@ -86,7 +86,7 @@ class Executor:
     def _execute_batch(self, batch: Sequence[Call]) -> None:
         """Execute calls, after one search for secrets in all their small frames."""
         frames = [frame for call in batch for frame in frames_of(call)]
-        with contextlib.suppress(Exception):  # it fails again per frame
+        with contextlib.suppress(Exception):  # the error occurs again when the frame is recorded
             self.archive.clean_frames = self.archive.policy.clean_frames(frames)
         for call in batch:
             self._execute(call)

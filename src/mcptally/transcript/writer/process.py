@@ -43,7 +43,7 @@ from mcptally.transcript.writer.remote_recording import RemoteRecording
 from mcptally.transcript.writer.shared_queue import LIMIT_BYTES
 
 _MAX_FAILURES: Final = 3
-"""Maximum number of consecutive writers that are replaced although each ended within a second."""
+"""Number of consecutive writers that may end within a second and are still replaced."""
 
 _RETRY_SECONDS: Final = 0.001
 

@@ -19,8 +19,8 @@ from mcptally.transcript.writer.limits import Limits
 from mcptally.transcript.writer.log import log_to_stderr
 
 _ROOM: Final = 3
-"""Maximum bytes of disk space per byte of waiting events: base64 and the event's fields need more
-space."""
+"""Maximum bytes of disk space per byte of waiting events. An event is longer on disk because of
+base64 and its other fields."""
 
 _MIN_ROOM: Final = 1024 * 1024
 

@@ -43,7 +43,7 @@ _TO_START: Final = 2**64 - 1
 
 
 class QueueCounters(NamedTuple):
-    """Bytes put, bytes taken, bytes taken after the current records, and events taken."""
+    """The counters of a queue, as in the module's docstring, and the number of events taken."""
 
     head: int
     tail: int
