@@ -58,3 +58,12 @@ def verdicts(store):
     """Recording and position of each call → verdict, fault, rule."""
     rows = store.sql("SELECT recording, seq, outcome, verdict, fault, rule FROM calls").fetchall()
     return {(recording, (seq - 3) // 2): tuple(rest) for recording, seq, *rest in rows if seq > 2}
+
+
+def blind(folder: Path):
+    """The archive, whose largest group `zoe` answered, and its store with the answer applied."""
+    store = scored(folder)
+    first = session(store, who="zoe")
+    [item] = first.next_items()
+    first.answer(item, "account", why="the printers", group=True)
+    mt.score(folder / "traces", out=store.path)

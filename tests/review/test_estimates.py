@@ -198,16 +198,10 @@ def test_the_accuracy_on_ones_own_archive_names_the_rules_that_were_wrong(store)
     assert not math.isnan(found.accuracy.rate)
 
 
-def test_evaluate_takes_a_store(store):
+def test_evaluate_takes_a_store_and_another_file_of_answers(store, tmp_path):
     reviewed_store(store)
-    done = run("evaluate", store.path)
-    assert "## Verdict on this archive" in done.stdout
     assert run("evaluate", store.path, "--format", "json").returncode == 0
     assert run("evaluate", store.path, "--server", "none").returncode == 2
-
-
-def test_evaluate_takes_another_file_of_answers(store, tmp_path):
-    reviewed_store(store)
     beside = session(store).path
     moved = tmp_path / "elsewhere.jsonl"
     beside.rename(moved)

@@ -10,9 +10,10 @@ import pytest
 
 from tests.output.explore.stores import busy
 from tests.output.html.conftest import axe, browser, hostile_store
+from tests.review.conftest import blind_store
 from tests.shared_folder import shared_folder
 
-__all__ = ["axe", "browser", "hostile_store"]
+__all__ = ["axe", "blind_store", "browser", "hostile_store"]
 
 
 @contextlib.contextmanager
@@ -32,16 +33,10 @@ def busy_store(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def unwritten(tmp_path_factory) -> Path:
-    """The file for the answers of the store `busy` at `addresses`, where no test answers."""
-    return tmp_path_factory.mktemp("unwritten") / "answers.jsonl"
-
-
-@pytest.fixture(scope="package")
-def addresses(busy_store, hostile_store, unwritten) -> Iterator[dict[str, str]]:
+def addresses(busy_store, hostile_store) -> Iterator[dict[str, str]]:
     """Name of a store → the address of its first page."""
     with contextlib.ExitStack() as stack:
         yield {
-            "busy": stack.enter_context(serving(busy_store, "--reviews", str(unwritten))),
+            "busy": stack.enter_context(serving(busy_store)),
             "hostile": stack.enter_context(serving(hostile_store)),
         }

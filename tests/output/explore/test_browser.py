@@ -1,5 +1,6 @@
 """The pages of `explore` in a real Chromium: ways through them, keys, and hostile recordings."""
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 from tests.output.html import stores
 from tests.output.html.conftest import chromium
-from tests.output.html.test_browser import Activity
+from tests.output.html.test_browser import Activity, violations_of
 
 pytestmark = pytest.mark.slow
 
@@ -260,51 +261,36 @@ def places(addresses, browser) -> list[str]:
     return [*PAGES, *of_call, f"review/call?call={call}"]
 
 
-def test_pages_are_no_wider_than_the_window_and_log_no_errors(visit, places, addresses):
+def test_pages_fit_the_window_log_no_errors_and_axe_finds_no_violations(
+    visit, places, addresses, axe
+):
     page, activity = visit("busy")
-    for place in places:
+    violations = []
+    # Pages share their parts: half of them are checked in either scheme.
+    for place, look in zip(places, itertools.cycle((("light", 1280), ("dark", 390)))):
+        page.emulate_media(color_scheme=look[0])
         page.goto(addresses["busy"] + place, wait_until="load", timeout=WAIT)
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-        for width in (1280, 390):
+        for width in (1670 - look[1], look[1]):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+        violations += [f"{place}: {look}: {each}" for each in violations_of(page, axe)]
+    assert violations == []
     assert activity.messages == []
     host = urlsplit(addresses["busy"]).netloc
     assert {urlsplit(address).netloc for address in activity.requests} == {host}
 
 
-def test_axe_finds_no_accessibility_violations(visit, places, addresses, axe):
-    # The policy of the pages would block the script of axe.
-    page, _ = visit("busy", bypass_csp=True)
-    violations = []
-    for place in places:
-        page.goto(addresses["busy"] + place, wait_until="load", timeout=WAIT)
-        page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
-        page.evaluate(axe)
-        for scheme, width in (("light", 1280), ("dark", 390)):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.emulate_media(color_scheme=scheme)
-            found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-            violations += [
-                f"{place}: {scheme}: {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
-                for one in found["violations"]
-            ]
-    assert violations == []
-
-
 def test_recorded_markup_neither_runs_nor_becomes_an_element(visit, addresses):
+    # test_explore.py looks at the markup of more pages.
     page, activity = visit("hostile")
     links = page.eval_on_selector_all("main a[href^='/']", "all => all.map(one => one.href)")
-    calls = [link for link in links if "/call/" in link]
-    tools = page.eval_on_selector_all("a[href*='/tool?']", "all => all.map(one => one.href)")
-    servers = page.eval_on_selector_all("a[href*='/server?']", "all => all.map(one => one.href)")
-    ids = [link.rpartition("/")[2].partition("#")[0] for link in calls[:2]]
-    places = ["table/calls", "table/tools", "table/error_groups", "search?q=<script>", "compare"]
-    places += ["review", "review/next", *(f"review/call?call={call}" for call in ids)]
-    places += [f"group?call={call}" for call in ids[:2]]
-    own = [addresses["hostile"] + place for place in places]
+    kinds = ("/call/", "/tool?", "/server?")
+    found = [next(link for link in links if kind in link) for kind in kinds]
+    call = found[0].rpartition("/")[2].partition("#")[0]
+    places = ["table/tools", "search?q=<script>", f"review/call?call={call}", f"group?call={call}"]
     foreign = "img,iframe,object,embed,base,audio,video,math,foreignObject,style"
-    for address in dict.fromkeys([*calls[:2], *tools[:3], *servers[:3], *own]):
+    for address in [*found, *(addresses["hostile"] + place for place in places)]:
         answer = page.goto(address, wait_until="load", timeout=WAIT)
         assert answer.status == 200, address
         page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")

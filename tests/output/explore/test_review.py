@@ -16,7 +16,7 @@ import mcptally as mt
 from mcptally.review.answers import Answer, Scope, read
 from tests.output.explore.conftest import serving
 from tests.output.html.conftest import chromium
-from tests.review.archives import scored, session, verdicts
+from tests.review.archives import OK, recording, scored
 
 pytestmark = pytest.mark.slow
 
@@ -54,17 +54,27 @@ class Desk(NamedTuple):
             return re.search(r"call=([0-9a-f]+)", response.url)[1]
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Path:
+    """The store of the archive of `tests/review`, with a third group of errors."""
+    other = recording("b", [OK] * 60 + [("No paper", True)] * 20, server="other")
+    return scored(tmp_path_factory.mktemp("desk"), other).path
+
+
 @pytest.fixture
-def desk(busy_store, tmp_path) -> Iterator[Desk]:
+def desk(store, tmp_path) -> Iterator[Desk]:
+    # A server of its own: it knows which calls a reviewer skipped.
     file = tmp_path / "answers.jsonl"
-    with serving(busy_store, "--reviews", str(file), "--as", "ann") as address:
+    with serving(store, "--reviews", str(file), "--as", "ann") as address:
         yield Desk(address, file)
 
 
-@pytest.fixture
-def refusing(addresses, unwritten) -> Desk:
+@pytest.fixture(scope="module")
+def refusing(store, tmp_path_factory) -> Iterator[Desk]:
     """A desk at which no answer is accepted, for all tests of that."""
-    return Desk(addresses["busy"], unwritten)
+    file = tmp_path_factory.mktemp("refusing") / "answers.jsonl"
+    with serving(store, "--reviews", str(file)) as address:
+        yield Desk(address, file)
 
 
 @pytest.fixture
@@ -153,16 +163,11 @@ def test_an_unknown_answer_is_refused(refusing: Desk):
     assert not refusing.file.exists()
 
 
-def test_a_second_reviewer_does_not_see_what_the_first_one_answered(tmp_path):
-    store = scored(tmp_path)
-    first = session(store, who="zoe")
-    [item] = first.next_items()
-    first.answer(item, "account", why="the printers", group=True)
-    mt.score(tmp_path / "traces", out=store.path)
-    applied = [row[-2:] for row in verdicts(mt.open_store(store.path)).values()]
-    assert applied.count(("account", "review.group")) == 4
+def test_a_second_reviewer_does_not_see_what_the_first_one_answered(blind_store):
+    rules = mt.open_store(blind_store).sql("SELECT fault, rule FROM calls").fetchall()
+    assert rules.count(("account", "review.group")) == 4
     with (
-        serving(store.path, "--as", "bob") as address,
+        serving(blind_store, "--as", "bob") as address,
         urllib.request.urlopen(f"{address}review/next?second=1", timeout=60) as response,
     ):
         url, page = response.url, response.read().decode()

@@ -62,19 +62,17 @@ def first_cells(page: Any, table: str, column: int) -> list[str]:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_nothing_and_logs_no_errors(open_page, pages, name):
+def test_a_page_loads_nothing_logs_no_errors_and_is_no_wider_than_the_window(
+    open_page, pages, name
+):
     page, activity = open_page(name)
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     page.wait_for_function("document.querySelectorAll('td > details[open] .cmd').length === 0")
     assert activity.requests == [pages[name].as_uri()]
     assert activity.messages == []
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_no_wider_than_the_window(open_page, name, width):
-    page, _ = open_page(name, viewport={"width": width, "height": 800})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_recorded_markup_neither_runs_nor_becomes_an_element(open_page, pages):
@@ -345,13 +343,20 @@ def test_all_details_are_open_in_print(open_page, name, tmp_path):
     assert page.locator("nav:visible, #theme:visible").count() == 0
 
 
+def violations_of(page: Any, axe: str) -> list[str]:
+    """What axe objects to; of the many rows of a table, it looks at the first ones."""
+    page.evaluate(axe)
+    context = "{exclude: [['tbody tr:nth-child(n + 7)']]}"
+    found = page.evaluate(f"axe.run({context}, {{resultTypes: ['violations']}})")
+    assert found["passes"]
+    return [
+        f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]
+
+
 @pytest.mark.parametrize(
-    ("name", "scheme", "width"),
-    [
-        ("sample", "light", 1280),
-        ("worse", "dark", 390),
-        ("calm", "dark", 1280),
-    ],
+    ("name", "scheme", "width"), [("sample", "light", 1280), ("worse", "dark", 390)]
 )
 def test_axe_finds_no_accessibility_violations(open_page, axe, name, scheme, width):
     # The page's policy would block the script of axe.
@@ -363,14 +368,7 @@ def test_axe_finds_no_accessibility_violations(open_page, axe, name, scheme, wid
         ".forEach(one => { one.open = true })"
     )
     page.locator("#t-errors summary, #t-tools summary").first.click()
-    page.evaluate(axe)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    violations = [
-        f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
-    ]
-    assert violations == []
-    assert found["passes"]
+    assert violations_of(page, axe) == []
 
 
 def test_everything_can_be_reached_by_keyboard(open_page):
