@@ -41,17 +41,6 @@ def home(tmp_path, monkeypatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def traces(tmp_path) -> Path:
-    """A few recordings and a file that is none, last changed a minute ago."""
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    for name in NAMES:
-        shutil.copy(corpus.SAMPLES / name, folder)
-    (folder / "README.md").write_text("no recording")
-    return aged(folder)
-
-
 def aged(folder: Path) -> Path:
     """The folder with files that changed a minute ago, so that a later change shows in the time."""
     for path in folder.rglob("*"):
@@ -80,30 +69,37 @@ TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 
 
 class Summary(NamedTuple):
-    """A recording with hostile text, and what `mcptally PATH` printed about it."""
+    """Recordings, and what `mcptally PATH` printed about them."""
 
     home: Path
     path: Path
     printed: str
 
 
+def summarized(folder: Path, path: Path) -> Summary:
+    """What is printed about `path`, with the cache in `folder`, at 80 columns."""
+    (folder / "home").mkdir()
+    aged(path.parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
+        patch.setenv("HOME", str(folder / "home"))
+        patch.setenv("COLUMNS", "80")
+        patch.delenv("XDG_CACHE_HOME", raising=False)
+        done = run(path)
+    assert done.returncode == 0, done.stderr
+    return Summary(folder / "home", path, done.stdout)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Summary:
+    """A recording with hostile text."""
     folder = tmp_path_factory.mktemp("summary")
-    (folder / "home").mkdir()
     rows = [opened()]
     for number in range(12):
         rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
         said = f"Traceback\x1b[2J\n{TOKEN}"
         rows.append(s2c(2 * number + 2, text(number, said, isError=True)))
-    path = write(folder / "a.jsonl", rows)
-    aged(folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(folder / "home"))
-        patch.delenv("XDG_CACHE_HOME", raising=False)
-        done = run(path)
-    assert done.returncode == 0, done.stderr
-    return Summary(folder / "home", path, done.stdout)
+    return summarized(folder, write(folder / "a.jsonl", rows))
 
 
 @pytest.fixture
@@ -113,12 +109,28 @@ def summary(made, home, monkeypatch) -> Summary:  # noqa: ARG001  (`home` is rep
     return made
 
 
+@pytest.fixture(scope="module")
+def screened(tmp_path_factory) -> Summary:
+    """Two sample recordings, and a file that is none."""
+    folder = tmp_path_factory.mktemp("screen")
+    (folder / "traces").mkdir()
+    for name in NAMES:
+        shutil.copy(corpus.SAMPLES / name, folder / "traces")
+    (folder / "traces" / "README.md").write_text("no recording")
+    return summarized(folder, folder / "traces")
+
+
+@pytest.fixture
+def samples(screened, home, monkeypatch) -> Summary:  # noqa: ARG001  (`home` is replaced)
+    """`screened`, with its home."""
+    monkeypatch.setenv("HOME", str(screened.home))
+    return screened
+
+
 @pytest.mark.slow
-def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(home, traces, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    done = run(traces)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(samples):
+    home, traces, printed = samples
+    lines = printed.splitlines()
     assert len(lines) <= 36
     assert all(len(line) <= 80 or line == f"{traces}:" for line in lines[:-4])
     first, second = (
@@ -160,22 +172,6 @@ def test_unchanged_inputs_are_answered_from_the_cache_without_heavy_imports(summ
     assert summary.printed in again.stdout
 
 
-def changed_input(traces: Path, _: Path) -> None:
-    session(traces / "more.jsonl", True, False)
-
-
-def changed_page(_: Path, folder: Path) -> None:
-    (folder / "report.html").write_text("changed")
-
-
-def removed_store(_: Path, folder: Path) -> None:
-    shutil.rmtree(folder / "store")
-
-
-def damaged_state(_: Path, folder: Path) -> None:
-    (folder / "overview.json").write_text("{")
-
-
 @pytest.mark.slow
 def test_what_changed_is_read_again(tmp_path):
     traces = tmp_path / "traces"
@@ -183,15 +179,20 @@ def test_what_changed_is_read_again(tmp_path):
     session(traces / NAMES[0], True, True)
     session(traces / "other.jsonl", True)
     last = overview([traces], jobs=1)
-    for change in (changed_page, removed_store, damaged_state, changed_input):
-        change(traces, last.folder)
-        again = overview([traces], jobs=1)
-        assert again.folder == last.folder, change
-        assert again.page.read_text() != "changed", change
-        [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
-        assert again.answer["calls"] == stored, change
-        assert again.answer["transcripts"] == len(list(traces.iterdir())), change
-        last = again
+    state = cache.read(last.folder)
+    assert cache.is_current(last.folder, state, {})
+    last.page.write_text("changed")
+    assert not cache.is_current(last.folder, state, {})
+    shutil.rmtree(last.store)
+    assert not cache.is_current(last.folder, state, {})
+    (last.folder / "overview.json").write_text("{")
+    assert cache.read(last.folder) == {}
+    session(traces / "more.jsonl", True, False)
+    again = overview([traces], jobs=1)
+    assert again.folder == last.folder
+    assert again.page.read_text() != "changed"
+    [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
+    assert (again.answer["calls"], again.answer["transcripts"]) == (stored, 3)
 
 
 @pytest.mark.slow
@@ -236,6 +237,7 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
         ("README.md", b"text"),
     ):
         (tmp_path / name).write_bytes(content)
+    aged(tmp_path)
     first = overview([tmp_path], jobs=1)
     second = "skipped: 2 files (--skipped says why): empty.log, x.jsonl"
     said = screen(["."], first.answer, first.store, first.page).splitlines()
@@ -251,10 +253,9 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     assert "  claude-code: members sessionId and cwd" in lines
     # Another skipped file is named, though nothing has to be computed again.
     (tmp_path / "new\n\x1b[2J.log").write_text("")
-    aged(tmp_path)
-    aged_once = overview([tmp_path], jobs=1)
+    written = first.page.stat().st_mtime_ns
     again = overview([tmp_path], jobs=1)
-    assert again.answer == aged_once.answer
+    assert again.page.stat().st_mtime_ns == written
     assert len(again.answer["skipped"]) == 3
     assert "\x1b" not in skipped(again.answer) + screen(
         ["."], again.answer, again.store, again.page
@@ -306,6 +307,10 @@ def test_a_finding_is_wrapped_between_words_and_keeps_names_whole():
     assert "fault: caller 15,254, upstream 2,296, tool 1,447, unknown 321; unfinished: 432" in text
 
 
+def test_a_reviewed_rate_stands_beside_that_of_the_verdicts():
+    assert "reviewed: 29.8%" in said_about(reviewed="reviewed: 29.8%")
+
+
 def test_no_fault_is_cut_off():
     rest = dict.fromkeys(("caller", "network", "tool", "unknown", "account", "upstream"), 15_693)
     text = said_about(rest=rest | {"unfinished": 475, "outcome unknown": 0})
@@ -347,7 +352,8 @@ def test_an_archive_of_servers_that_never_start_says_so_and_when(tmp_path):
 
 
 @pytest.mark.slow
-def test_filters_and_limit_choose_what_is_printed_also_as_json(traces):
+def test_filters_and_limit_choose_what_is_printed_also_as_json(samples):
+    traces = samples.path
     first = run(traces, "--server", "time", "--limit", "1", "--json")
     assert first.returncode == 0, first.stderr
     found = json.loads(first.stdout)
@@ -382,7 +388,10 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
 
 
 @pytest.mark.slow
-def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(traces):
+def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(tmp_path):
+    traces = tmp_path / "a.jsonl"
+    session(traces, True, False)
+    aged(tmp_path)
     started, waits = threading.Event(), threading.Event()
     scored, pages = [], []
 
@@ -402,21 +411,19 @@ def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(
     assert second.page.exists()
 
 
-@pytest.mark.slow
-def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(traces):
-    folder = cache.folder_of(cache.root(), [traces])
-    cache.create(cache.root(), folder)
+def test_a_run_continues_if_the_one_that_it_waited_for_is_killed(tmp_path):
     hold = (
         "import sys, pathlib; from mcptally.output.overview import cache\n"
         "with cache.locked(pathlib.Path(sys.argv[1]), print): print('held', flush=True); input()"
     )
-    words = [sys.executable, "-c", hold, str(folder)]
+    words = [sys.executable, "-c", hold, str(tmp_path)]
+    waited = []
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == b"held\n"
-        found = overview([traces], jobs=1, on_wait=first.kill)
+        with cache.locked(tmp_path, lambda: (waited.append(1), first.kill())):
+            assert waited == [1]
     assert first.returncode == -signal.SIGKILL
-    assert found.store.is_dir()
 
 
 @pytest.mark.slow
@@ -429,21 +436,19 @@ def test_nobody_else_can_read_the_cache(summary):
 
 @pytest.mark.slow
 def test_caches_that_were_not_used_for_long_are_removed(tmp_path):
-    session(tmp_path / "a1.jsonl", True)
-    session(tmp_path / "c.jsonl", True)
-    first = overview([tmp_path / "a*.jsonl"], jobs=1)
-    assert first.answer["transcripts"] == 1, "a pattern stands for its matches"
-    old = first.folder
-    recent = shutil.copytree(old, cache.folder_of(cache.root(), [tmp_path / "b.jsonl"]))
-    foreign = old.parent / "foreign"
-    foreign.mkdir()
     days = cache.UNUSED_DAYS * 24 * 3600
-    for folder, age in ((old, days + 60), (recent, days - 60), (foreign, 2 * days)):
-        for path in (*folder.glob("overview.json"), folder):
+    named = [cache.folder_of(cache.root(), [tmp_path / name]) for name in ("old", "recent")]
+    folders = [*named, cache.root() / "foreign"]
+    for folder, age in zip(folders, (days + 60, days - 60, 2 * days), strict=True):
+        cache.create(cache.root(), folder)
+        cache.write(folder, {})
+        for path in (folder / "overview.json", folder):
             then = path.stat().st_mtime - age
             os.utime(path, (then, then))
-    overview([tmp_path / "c.jsonl"], jobs=1)
-    assert (old.exists(), recent.exists(), foreign.exists()) == (False, True, True)
+    session(tmp_path / "a1.jsonl", True)
+    found = overview([tmp_path / "a*.jsonl"], jobs=1)
+    assert found.answer["transcripts"] == 1, "a pattern stands for its matches"
+    assert [folder.exists() for folder in folders] == [False, True, True]
 
 
 def test_a_folder_that_is_a_link_is_not_used(tmp_path):
