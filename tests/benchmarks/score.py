@@ -1,4 +1,4 @@
-"""What `mcptally score` costs, beside the floors and other ways to do it, in one run.
+"""What `mcptally score` costs, beside `orjson.loads` and plain loops that do the same, in one run.
 
     python -m tests.benchmarks score [--archive PATH | --size 300] [--shape traffic|small]
                                      [--times N] [--rounds 5] [--no-loops]
@@ -20,27 +20,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import zstandard
-
 import mcptally
 from tests.benchmarks.archive import SHAPES, generate, multiply
 
 SAMPLE: Final = 24 << 20
 
-READ: Final = """
-import sys
-for path in sys.argv[1:]:
-    with open(path, "rb") as file:
-        while file.read(1 << 20):
-            pass
-"""
-UNPACK: Final = """
-import sys, zstandard
-for path in sys.argv[1:]:
-    with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
-        while stream.read(1 << 20):
-            pass
-"""
 PARSE: Final = """
 import sys, orjson
 for path in sys.argv[1:]:
@@ -128,25 +112,6 @@ for path in sys.argv[2:]:
                         pass
                 done += 1
 """
-SQL: Final = """
-import sys, duckdb
-duckdb.sql("SET threads = 1")
-duckdb.sql('''
-CREATE TABLE messages AS SELECT recording, seq, ts_ns, dir, msg.id AS id, msg.method AS method,
-  msg.params.name AS tool, msg.result.isError AS is_error, msg.error.code AS code
-FROM read_json(''' + str(sys.argv[1:]) + ''', records = true, format = 'newline_delimited',
-  ignore_errors = true, maximum_object_size = 134217728,
-  columns = {event: 'VARCHAR', recording: 'VARCHAR', seq: 'BIGINT', ts_ns: 'BIGINT', dir: 'VARCHAR',
-    msg: 'STRUCT(id JSON, method VARCHAR, params STRUCT(name VARCHAR),
-      result STRUCT(isError JSON), error STRUCT(code BIGINT))'})
-WHERE event = 'message' ''')
-duckdb.sql('''
-SELECT a.tool, count(*), count(b.seq), count_if(b.is_error = 'true'), count(b.code),
-  median(b.ts_ns - a.ts_ns)
-FROM messages a LEFT JOIN messages b
-  ON a.recording = b.recording AND a.id = b.id AND a.dir <> b.dir AND b.method IS NULL
-WHERE a.method = 'tools/call' GROUP BY ALL''').fetchall()
-"""
 
 
 class Cost(NamedTuple):
@@ -201,24 +166,14 @@ def main(arguments: Sequence[str]) -> None:
 def _measure(plain: Path, work: Path, rounds: int, *, loops: bool) -> None:
     files = [str(path) for path in sorted(plain.rglob("*.jsonl"))]
     size = sum(Path(path).stat().st_size for path in files)
-    packed = work / "packed"
-    packed.mkdir()
-    for path in files:
-        with Path(path).open("rb") as source, (packed / f"{Path(path).name}.zst").open("wb") as out:
-            zstandard.ZstdCompressor(level=3).copy_stream(source, out)
     python = sys.executable
     store = str(work / "store")
     score = [python, "-m", "mcptally", "score", "--full"]
     cases: dict[str, tuple[list[str], float]] = {
-        "read": ([python, "-c", READ, *files], 1),
-        "unpack zstd": ([python, "-c", UNPACK, *map(str, sorted(packed.iterdir()))], 1),
         "orjson.loads": ([python, "-c", PARSE, *files], 1),
         "orjson.loads, two processes": ([python, "-c", PARSE_TWICE, *files], 1),
-        "import mcptally.pipeline.run": ([python, "-c", "import mcptally.pipeline.run"], 1),
         "score, one core": ([*score, str(plain), "-o", store, "--jobs", "1"], 1),
         "score, two cores": ([*score, str(plain), "-o", store, "--jobs", "2"], 1),
-        "score, one core, zstd": ([*score, str(packed), "-o", store, "--jobs", "1"], 1),
-        "DuckDB SQL, calls and rates only": ([python, "-c", SQL, *files], 1),
     }
     if loops:
         some, taken = [], 0
