@@ -1,8 +1,6 @@
-"""Answers as programs use them: in threads, in charts, pickled, and after the store is closed."""
+"""Answers as programs use them: in charts, pickled, and after the store is closed."""
 
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import altair as alt
 import duckdb
@@ -14,19 +12,6 @@ from polars.testing import assert_frame_equal
 import mcptally as mt
 
 pytestmark = pytest.mark.slow
-
-
-def test_threads_may_share_an_answer_and_a_store(sample_store: mt.Store):
-    store, together = mt.open_store(sample_store.path), threading.Barrier(4)
-    answer = store.ask("tool_scores")
-
-    def heights(_: int) -> set[int]:
-        together.wait(60)
-        return {answer.pl().height} | {store.sql("SELECT * FROM tool_scores").arrow().num_rows}
-
-    with ThreadPoolExecutor(4) as pool:
-        found = set.union(*pool.map(heights, range(4)))
-    assert found == {answer.pl().height}
 
 
 def test_an_answer_is_data_for_altair_polars_and_arrow(sample_store: mt.Store):

@@ -34,9 +34,7 @@ def test_polars_and_sql_compute_the_same_rows(store: mt.Store):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "question", ["tool_scores", "server_scores", "seed_tool_scores", "seed_server_scores"]
-)
+@pytest.mark.parametrize("question", ["tool_scores", "seed_server_scores"])
 def test_an_answer_from_usage_equals_the_answer_from_calls(store: mt.Store, question):
     kept, made = store.ask(question).pl(), store.ask(question, **ALL).pl()
     assert kept.height > 10

@@ -198,25 +198,29 @@ def test_a_server_must_be_chosen_if_several_are_recorded(archive: Path, tmp_path
     assert mock.read([tmp_path / "store"], server="other").server == "other"
 
 
-def test_a_subscriber_is_told_of_changes_that_followed_a_recorded_call(tmp_path: Path):
-    mt.score([TRANSCRIPTS / "python-2-stdio.jsonl.zst"], out=tmp_path / "store")
+@pytest.fixture(scope="module")
+def of_fleet(tmp_path_factory) -> Path:
+    """The store of a server with subscriptions and completions."""
+    store = tmp_path_factory.mktemp("fleet") / "store"
+    mt.score([TRANSCRIPTS / "python-2-stdio.jsonl.zst"], out=store)
+    return store
 
+
+def test_a_subscriber_is_told_of_changes_that_followed_a_recorded_call(of_fleet: Path):
     async def conversation(client):
         async with client.listen(resource_subscriptions=["note://1"]) as events:
             await client.call_tool("touch", {})
             return await anext(aiter(events))
 
-    assert talk(tmp_path / "store", conversation, mode="auto").uri == "note://1"
+    assert talk(of_fleet, conversation, mode="auto").uri == "note://1"
 
 
-def test_completions_are_given_as_recorded(tmp_path: Path):
-    mt.score([TRANSCRIPTS / "python-2-stdio.jsonl.zst"], out=tmp_path / "store")
-
+def test_completions_are_given_as_recorded(of_fleet: Path):
     async def conversation(client):
         ref = types.PromptReference(name="greet")
         return await client.complete(ref, {"name": "language", "value": "d"})
 
-    assert talk(tmp_path / "store", conversation).completion.values == ["de"]
+    assert talk(of_fleet, conversation).completion.values == ["de"]
 
 
 MOCK = [sys.executable, "-m", "mcptally", "mock"]
@@ -261,15 +265,9 @@ INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules
     not INSPECTOR.exists(),
     reason="no MCP Inspector: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
 )
-def test_the_inspector_gets_the_recorded_listing_and_reply(store: Path):
-    def inspect(*arguments):
-        command = [str(INSPECTOR), "--cli", *MOCK, str(store), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        return json.loads(done.stdout)
-
-    assert inspect("--method", "tools/list")["tools"] == LISTED
-    called = inspect(
-        *("--method", "tools/call", "--tool-name", "write"),
-        *("--tool-arg", "path=a", "--tool-arg", "content=new"),
-    )
-    assert called["content"] == [{"type": "text", "text": "written"}]
+def test_the_inspector_gets_the_recorded_reply(store: Path):
+    method = ("--method", "tools/call", "--tool-name", "write")
+    arguments = ("--tool-arg", "path=a", "--tool-arg", "content=new")
+    command = [str(INSPECTOR), "--cli", *MOCK, str(store), *method, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stdout)["content"] == [{"type": "text", "text": "written"}]

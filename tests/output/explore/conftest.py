@@ -33,10 +33,16 @@ def busy_store(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def addresses(busy_store, hostile_store) -> Iterator[dict[str, str]]:
+def unwritten(tmp_path_factory) -> Path:
+    """The file for the answers of the store `busy` at `addresses`, where no test answers."""
+    return tmp_path_factory.mktemp("unwritten") / "answers.jsonl"
+
+
+@pytest.fixture(scope="package")
+def addresses(busy_store, hostile_store, unwritten) -> Iterator[dict[str, str]]:
     """Name of a store → the address of its first page."""
     with contextlib.ExitStack() as stack:
         yield {
-            "busy": stack.enter_context(serving(busy_store)),
+            "busy": stack.enter_context(serving(busy_store, "--reviews", str(unwritten))),
             "hostile": stack.enter_context(serving(hostile_store)),
         }

@@ -69,12 +69,10 @@ def desk(store, tmp_path) -> Iterator[Desk]:
         yield Desk(address, file)
 
 
-@pytest.fixture(scope="module")
-def refusing(store, tmp_path_factory) -> Iterator[Desk]:
+@pytest.fixture
+def refusing(addresses, unwritten) -> Desk:
     """A desk at which no answer is accepted, for all tests of that."""
-    file = tmp_path_factory.mktemp("refusing") / "answers.jsonl"
-    with serving(store, "--reviews", str(file)) as address:
-        yield Desk(address, file)
+    return Desk(addresses["busy"], unwritten)
 
 
 @pytest.fixture

@@ -46,12 +46,21 @@ HELD = {
 }
 
 
+@pytest.fixture(scope="module")
+def again(store, tmp_path_factory):
+    """Per format: what the export says of itself, and the folder with the store of its import."""
+    found = {}
+    for form, name in (("har", "calls.har"), ("otlp", "calls.jsonl")):
+        folder = tmp_path_factory.mktemp(form)
+        done = export(store, to=form, out=folder / name)
+        import_logs(folder / name, folder / "t", redaction="none")
+        found[form] = (done, calls_of(folder / "t", folder / "again"), folder / "again")
+    return found
+
+
 @pytest.mark.parametrize("form", HELD)
-def test_what_is_exported_and_imported_again_is_the_same_calls(store, tmp_path, form):
-    name = {"har": "calls.har", "otlp": "calls.jsonl"}[form]
-    done = export(store, to=form, out=tmp_path / name)
-    import_logs(tmp_path / name, tmp_path / "t", redaction="none")
-    back = calls_of(tmp_path / "t", tmp_path / "again")
+def test_what_is_exported_and_imported_again_is_the_same_calls(store, again, form):
+    done, back, _ = again[form]
     kept = rows(store)
     if form == "har":
         kept = kept.filter(pl.col("dir") == "c2s")
@@ -116,29 +125,16 @@ def test_every_outcome_survives_opentelemetry(tmp_path):
     assert "protocol.meta_missing" not in findings["rule"].to_list()
 
 
-def test_outcomes_of_tools_survive_opentelemetry(store, tmp_path):
-    export(store, to="otlp", out=tmp_path / "calls.jsonl")
-    import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
-    back = calls_of(tmp_path / "t", tmp_path / "again")
-    names = ("tool", "arguments", "outcome", "error_text", "verdict", "reason")
-    tools = [
-        frame.filter(pl.col("tool").is_not_null() & (pl.col("outcome") != "cancelled"))
-        for frame in (back, rows(store))
-    ]
-    assert facts(tools[0], *names) == facts(tools[1], *names)
-
-
-def test_tool_definitions_survive_opentelemetry(store, tmp_path):
-    export(store, to="otlp", out=tmp_path / "calls.jsonl")
-    import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
-    back = calls_of(tmp_path / "t", tmp_path / "again")
-    columns = ("server", "tool", "definition", "input_schema", "output_schema", "description")
-    tools = [pl.read_parquet(at / "tools" / "*.parquet") for at in (store, tmp_path / "again")]
-    assert facts(tools[1], *columns) == facts(tools[0], *columns) != []
-    states = ("tool", "input_schema_state", "output_schema_state")
+def test_outcomes_and_definitions_of_tools_survive_opentelemetry(store, again):
+    _, back, folder = again["otlp"]
     is_held = pl.col("tool").is_not_null() & (pl.col("outcome") != "cancelled")
     calls = [frame.filter(is_held) for frame in (back, rows(store))]
-    assert facts(calls[0], *states) == facts(calls[1], *states)
+    names = ("tool", "arguments", "outcome", "error_text", "verdict", "reason")
+    for columns in (names, ("tool", "input_schema_state", "output_schema_state")):
+        assert facts(calls[0], *columns) == facts(calls[1], *columns)
+    columns = ("server", "tool", "definition", "input_schema", "output_schema", "description")
+    tools = [pl.read_parquet(at / "tools" / "*.parquet") for at in (store, folder)]
+    assert facts(tools[1], *columns) == facts(tools[0], *columns) != []
 
 
 def test_a_listing_in_pages_is_exported_whole_to_opentelemetry(tmp_path):
@@ -354,7 +350,7 @@ def test_nothing_to_export_is_an_empty_file_of_that_format(store, tmp_path, form
 
 
 def test_any_table_and_question_goes_into_csv_parquet_and_jsonl(store, tmp_path):
-    for table in ("findings", "recordings", "tools", "messages", "tool_scores"):
+    for table in ("findings", "tools", "tool_scores"):
         for form in ("csv", "parquet", "jsonl"):
             assert export(store, to=form, out=tmp_path / "x", table=table).rows > 0
 
