@@ -9,7 +9,6 @@ import sys
 import tempfile
 import tracemalloc
 import zipfile
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -216,7 +215,9 @@ def test_an_unusual_but_valid_message_is_a_call(scored: Outcome, name: str) -> N
     assert about(scored, "calls", name).height == HARMLESS[name].count(b'"method"')
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize(
+    "name", ["a number without end", "200,000 members", "no time at all", "a name that is a path"]
+)
 def test_explain_shows_an_unusual_call(scored: Outcome, opened_store: mt.Store, name: str) -> None:
     call_id = about(scored, "calls", name).get_column("call_id")[-1]
     assert call_id in text(explain(opened_store, call_id))
@@ -232,20 +233,15 @@ def test_an_unusual_call_is_exported(
     assert done.rows == scored.table("calls").height
 
 
-@pytest.mark.parametrize(
-    "pack",
-    [lambda data: gzip.compress(data) + b"tail", lambda data: zstandard.compress(data) + b"tail"],
-    ids=["gzip", "zstd"],
-)
-def test_events_before_damaged_bytes_are_read(
-    tmp_path: Path, pack: Callable[[bytes], bytes]
-) -> None:
+def test_events_before_damaged_bytes_are_read(tmp_path: Path) -> None:
     (tmp_path / "archive").mkdir()
-    name = "a.jsonl.gz" if pack(b"")[:2] == b"\x1f\x8b" else "a.jsonl.zst"
-    (tmp_path / "archive" / name).write_bytes(pack(recording()))
+    for suffix, pack in (("gz", gzip.compress), ("zst", zstandard.compress)):
+        path = tmp_path / "archive" / f"a.jsonl.{suffix}"
+        path.write_bytes(pack(recording(suffix)) + b"tail")
     outcome = judged(tmp_path)
-    assert outcome.calls("r1") == ["ok"]
-    assert "archive.cannot_decompress" in outcome.rules
+    assert outcome.calls("gz") == outcome.calls("zst") == ["ok"]
+    found = outcome.table("findings").filter(rule="archive.cannot_decompress")
+    assert found.get_column("file").n_unique() == 2
 
 
 # --- limits on memory ---
@@ -395,7 +391,7 @@ def test_pipes_sockets_and_devices_are_skipped_without_waiting(tmp_path: Path) -
             open_stream(archive / name)
 
 
-def test_links_out_of_the_folder_are_reported_and_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_folder_and_circular_ones_are_not_followed(tmp_path: Path) -> None:
     archive, secret = tmp_path / "archive", tmp_path / "secret"
     (archive / "sub").mkdir(parents=True)
     secret.mkdir()
@@ -405,23 +401,17 @@ def test_links_out_of_the_folder_are_reported_and_not_followed(tmp_path: Path) -
     (archive / "up.jsonl").symlink_to("../secret/s.jsonl")
     (archive / "inside.jsonl").symlink_to("innocent.jsonl")
     (archive / "nowhere.jsonl").symlink_to("gone.jsonl")
+    (archive / "self.jsonl").symlink_to("self.jsonl")
+    for name in "ab":
+        (archive / name).symlink_to(archive)
     outcome = judged(tmp_path)
-    assert set(outcome.table("recordings").get_column("recording")) == {GOOD}
+    assert outcome.table("recordings").get_column("recording").to_list() == [GOOD]
     told = outcome.table("findings").filter(pl.col("rule") == "archive.not_followed")
-    assert {Path(name).name for name in told.get_column("file")} == {
+    assert {Path(name).name for name in told.get_column("file")} >= {
         *("file.jsonl", "folder", "up.jsonl", "nowhere.jsonl"),
     }
+    assert "inside.jsonl" not in {Path(name).name for name in told.get_column("file")}
     assert [path.name for path in discover([archive / "file.jsonl"])] == ["file.jsonl"]
-
-
-def test_circular_links_do_not_cause_a_loop(tmp_path: Path) -> None:
-    archive = tmp_path / "archive"
-    archive.mkdir()
-    for name in "abc":
-        (archive / name).symlink_to(archive)
-    (archive / "self.jsonl").symlink_to("self.jsonl")
-    outcome = judged(tmp_path)
-    assert outcome.table("recordings").height == 1
     assert discover([str(archive / "**" / "*.jsonl")])
 
 
@@ -460,18 +450,18 @@ def test_a_file_name_that_is_not_utf8_is_reported_and_not_read(tmp_path: Path) -
 def test_a_file_that_vanishes_while_others_are_read_is_a_finding(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
-    for number in range(4):
-        (archive / f"{number}.jsonl").write_bytes(recording(f"r{number}") * (4 - number))
+    for number in range(2):
+        (archive / f"{number}.jsonl").write_bytes(recording(f"r{number}") * (2 - number))
 
     def vanish(_: int, __: int) -> None:
-        (archive / "3.jsonl").unlink(missing_ok=True)
+        (archive / "1.jsonl").unlink(missing_ok=True)
 
     mt.score(archive, out=tmp_path / "store", partition_bytes=1, progress=vanish)
     found = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
     gone = found.filter(pl.col("rule") == "archive.cannot_read")
-    assert [Path(name).name for name in gone.get_column("file")] == ["3.jsonl"]
+    assert [Path(name).name for name in gone.get_column("file")] == ["1.jsonl"]
     calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
-    assert sorted(set(calls.get_column("recording"))) == ["r0", "r1", "r2"]
+    assert set(calls.get_column("recording")) == {"r0"}
 
 
 def test_a_file_that_grows_while_it_is_read_is_read_up_to_its_first_size(tmp_path: Path) -> None:
@@ -547,55 +537,41 @@ def test_a_folder_that_cannot_be_listed_is_an_error() -> None:
 # --- large numbers ---
 
 
-def test_ten_thousand_recordings_in_one_file_are_counted(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(
-        b"".join(message(b'{"id":1,"method":"ping"}', 0, b"r%d" % n) for n in range(10_000))
-    )
-    rows = mt.score(path, out=tmp_path / "store").rows
-    assert rows["recordings"] == rows["calls"] == 10_000
-    assert len(check([path]).recordings) == 10_000
-
-
-def test_one_recording_in_two_thousand_files_is_put_together(tmp_path: Path) -> None:
+def test_one_recording_in_a_thousand_files_is_put_together(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     archive.mkdir()
-    for number in range(2000):
+    for number in range(1000):
         line = message(b'{"id":%d,"method":"ping"}' % number, number)
         (archive / f"{number}.jsonl").write_bytes(line)
     rows = mt.score(archive, out=tmp_path / "store", partition_bytes=10_000).rows
-    assert (rows["recordings"], rows["calls"]) == (1, 2000)
-    assert [r.events for r in check([archive]).recordings] == [2000]
+    assert (rows["recordings"], rows["calls"]) == (1, 1000)
+    assert [r.events for r in check([archive]).recordings] == [1000]
 
 
-def test_call_ids_are_unique_even_if_events_have_the_same_place(tmp_path: Path) -> None:
+def test_conflicting_events_are_all_kept_and_copies_are_duplicates(tmp_path: Path) -> None:
+    """A copy may have other spacing and escapes. All calls have ids of their own."""
     (tmp_path / "archive").mkdir()
-    data = b"".join(message(asks(b'{"a":%d}' % n), 1) for n in range(50))
-    (tmp_path / "archive" / "a.jsonl").write_bytes(data)
-    calls = judged(tmp_path).table("calls")
-    assert calls.get_column("call_id").n_unique() == calls.height == 51
-
-
-def test_a_copy_with_other_spacing_or_escapes_is_a_duplicate(tmp_path: Path) -> None:
-    (tmp_path / "archive").mkdir()
-    (tmp_path / "archive" / "a.jsonl").write_bytes(recording())
     spelt = recording().replace(b'": ', b'":').replace(b'"event":"open"', rb'"event":"\u006fpen"')
-    (tmp_path / "archive" / "b.jsonl").write_bytes(spelt)
+    same_place = (message(asks(b'{"a":%d}' % n), 1, b"r3") for n in range(50))
+    for name, data in {
+        "a": message(asks(b'{"to":"alice"}'), 1, b"r2"),
+        "b": message(asks(b'{"to":"mallory"}'), 1, b"r2"),
+        "c": recording(),
+        "d": spelt,
+        "e": b"".join(same_place),
+    }.items():
+        (tmp_path / "archive" / f"{name}.jsonl").write_bytes(data)
     outcome = judged(tmp_path)
-    assert "archive.duplicate_events" in outcome.rules
-    assert "archive.conflicting_events" not in outcome.rules
-    assert outcome.calls("r1") == ["ok"]
-
-
-def test_conflicting_events_are_all_kept(tmp_path: Path) -> None:
-    (tmp_path / "archive").mkdir()
-    (tmp_path / "archive" / "a.jsonl").write_bytes(message(asks(b'{"to":"alice"}')))
-    (tmp_path / "archive" / "b.jsonl").write_bytes(message(asks(b'{"to":"mallory"}')))
-    outcome = judged(tmp_path)
-    mine = outcome.table("calls").filter(pl.col("recording") == "r1")
+    calls = outcome.table("calls")
+    mine = calls.filter(pl.col("recording") == "r2")
     assert sorted(mine.get_column("arguments")) == ['{"to":"alice"}', '{"to":"mallory"}']
-    (told,) = outcome.table("findings").filter(rule="archive.conflicting_events").to_dicts()
-    assert (told["severity"], Path(told["file"]).name, told["line"]) == ("error", "b.jsonl", 1)
+    found = outcome.table("findings").with_columns(pl.col("file").str.slice(-7))
+    (told,) = found.filter(rule="archive.conflicting_events", file="b.jsonl").to_dicts()
+    assert (told["severity"], told["line"]) == ("error", 1)
+    assert found.filter(file="d.jsonl").get_column("rule").to_list() == ["archive.duplicate_events"]
+    assert outcome.calls("r1") == ["ok"]
+    assert calls.filter(recording="r3").height == 50
+    assert calls.get_column("call_id").n_unique() == calls.height
 
 
 def _listing() -> list[dict[str, object]]:
@@ -614,17 +590,18 @@ def _blocks() -> list[dict[str, object]]:
     return [opened(), c2s(1, call(1)), s2c(2, told)]
 
 
-@pytest.mark.parametrize("events", [_listing, _blocks])
-def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(
-    tmp_path: Path, events: Callable[[], list[dict[str, object]]]
-) -> None:
-    """The reply has a megabyte. Memory quadratic in its parts would be over ten gigabytes."""
-    write(tmp_path / "a.jsonl", [*events(), *[{**e, "recording": "r2"} for e in events()]])
+def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(tmp_path: Path) -> None:
+    """Each reply has a megabyte. Memory quadratic in its parts would be over ten gigabytes."""
+    (tmp_path / "archive").mkdir()
+    for make in (_listing, _blocks):
+        events = [*make(), *[{**e, "recording": "r2"} for e in make()]]
+        named = [event | {"recording": f"{event['recording']}{make.__name__}"} for event in events]
+        write(tmp_path / "archive" / f"{make.__name__}.jsonl", named)
     code = (
         "import resource, sys, mcptally as mt\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
         "print(mt.score(sys.argv[1], out=sys.argv[2], jobs=1).rows['calls'])\n"
     )
-    words = [sys.executable, "-c", code, tmp_path / "a.jsonl", tmp_path / "store"]
+    words = [sys.executable, "-c", code, tmp_path / "archive", tmp_path / "store"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.returncode) == ("2\n", 0), done.stderr[-2000:]
+    assert (done.stdout, done.returncode) == ("4\n", 0), done.stderr[-2000:]

@@ -181,8 +181,7 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
 @pytest.mark.parametrize(
     ("kind", "mode", "recordings_expected"),
     [
-        ("stateful", "auto", {"streamable_http": 1}),
-        ("stateless json", "legacy", {"streamable_http": 1}),
+        ("stateless json", "auto", {"streamable_http": 1}),
         ("sse", "legacy", {"http_sse": 1}),
     ],
 )
@@ -213,9 +212,8 @@ def everything(servers, node):
 
 
 INSPECTIONS = [
-    ["--method", "tools/list"],
-    ["--method", "tools/call", "--tool-name", "get-sum", "--tool-arg", "a=2", "b=3"],
     ["--method", "tools/call", "--tool-name", "echo"],
+    ["--method", "tools/call", "--tool-name", "get-sum", "--tool-arg", "a=2", "b=3"],
 ]
 
 
