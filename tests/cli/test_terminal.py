@@ -480,14 +480,16 @@ def test_a_full_disk_behind_stdout_is_named(store: mt.Store, words: list[str], b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str):
-    for path, code in ((store.path, 0), ("nowhere", 3)):
-        words = [sys.executable, "-m", "mcptally", "query", str(path), "SELECT 1"]
-        shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
-        done = subprocess.run(shell, capture_output=True, text=True, check=False)
-        assert done.returncode == code
-        assert not done.stderr.strip() or (closed, code) == (">&-", 3)
+@pytest.mark.parametrize(
+    ("closed", "code"), [(">&-", 3), ("2>&-", 3), ("2>&-", 0), ("<&- >&- 2>&-", 0)]
+)
+def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str, code: int):
+    path = "nowhere" if code else str(store.path)
+    words = [sys.executable, "-m", "mcptally", "query", path, "SELECT 1"]
+    shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
+    done = subprocess.run(shell, capture_output=True, text=True, check=False)
+    assert done.returncode == code
+    assert bool(done.stderr.strip()) == (closed == ">&-")
 
 
 @pytest.mark.parametrize("command", ["query", "serve"])
@@ -515,9 +517,8 @@ def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(store: mt.St
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", ["1e10", "1e300"])
-def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store, seconds: str):
-    done = run("query", store.path, "SELECT 1 AS n", "--seconds", seconds, "--format", "csv")
+def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store):
+    done = run("query", store.path, "SELECT 1 AS n", "--seconds", "1e300", "--format", "csv")
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")
 
 

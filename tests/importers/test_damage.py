@@ -109,7 +109,7 @@ def imported(form: str, data: bytes, **options: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", WHOLE)
-@settings(max_examples=4 * settings.default.max_examples // 5, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples // 5, deadline=None)
 @given(data=st.data())
 def test_a_damaged_file_gives_a_whole_archive_and_every_record_is_counted(form, data):
     imported(form, data.draw(damaged(WHOLE[form])))
@@ -380,8 +380,9 @@ def _with(value, path, token):
 def test_an_odd_value_anywhere_in_a_line_does_not_stop_the_import(tmp_path, form):
     path = tmp_path / "a.log"
     for number, line in enumerate(LINES[form]):
-        for place in _places(json.loads(line)):
-            for name, token in ODD_VALUES.items():
+        for turn, place in enumerate(_places(json.loads(line))):
+            # Each place gets a third of the values: values and places are not special together.
+            for name, token in [*ODD_VALUES.items()][turn % 3 :: 3]:
                 lines = list(LINES[form])
                 lines[number] = _with(json.loads(line), place, token)
                 around = AROUND.get(form, "{}")
@@ -598,7 +599,6 @@ _OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), _JSON, max_size=4), max
 
 
 @pytest.mark.slow
-@settings(max_examples=4 * settings.default.max_examples)
 @given(_OBJECTS, _JSON, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_elements_of_the_array_do_not_depend_on_chunks(objects, other, size, indent, ascii_):
     document = {"a": {"entries": [{"no": 1}]}, "log": {"x": other, "entries": objects}, "z": other}

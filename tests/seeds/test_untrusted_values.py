@@ -80,7 +80,7 @@ CHECKS = {
 
 @pytest.mark.parametrize("name", CHECKS)
 @given(value=VALUES)
-@settings(max_examples=6 * settings.default.max_examples // 5, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 def test_no_value_makes_a_check_raise(name, value):
     CHECKS[name](value)
 
@@ -92,11 +92,11 @@ def test_no_schema_makes_a_dry_run_raise(schema, value):
     list(argument_semantics.semantic_remarks(_text(schema), value))
 
 
-@pytest.mark.parametrize("text", ["url", "sql", "day", "other", "\ud800"])
-def test_a_lone_surrogate_in_an_argument_does_not_stop_a_dry_run(scored: Path, text: str):
+def test_a_lone_surrogate_in_an_argument_does_not_stop_a_dry_run(scored: Path):
     store = mt.open_store(scored)
-    answer = dry_run.validate(store, server="demo", tool="t", arguments={text: "a\ud800"})
-    assert answer.valid == (text not in {"sql", "day"})
+    for name in ("url", "sql", "day", "other", "\ud800"):
+        answer = dry_run.validate(store, server="demo", tool="t", arguments={name: "a\ud800"})
+        assert answer.valid == (name not in {"sql", "day"}), name
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def by_command(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [lambda call_: call_(), deeper, in_thread])
+@pytest.mark.parametrize("way", [deeper, in_thread])
 def test_the_library_accepts_what_the_command_accepts(
     tmp_path: Path, by_command: tuple[Path, Path], way: Callable[[Callable[[], Any]], Any]
 ) -> None:
