@@ -26,8 +26,8 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
     Problems are incomplete last lines, lines that are not events, lost, missing and repeated
     events, missing segments, times that go backwards, wrong counts in `close`, and recordings
-    without `close` (still being written, or killed). Exit code 0: whole; 1: not whole; 3: nothing
-    readable.
+    without `close` (still being written, or killed). The exit code is 0 if the archive is whole, 1
+    if it is not, and 3 if nothing is readable.
 
     \b
     Examples:

@@ -29,16 +29,16 @@ def command(
 ) -> None:
     """Measure the accuracy of the verdict on labelled calls, or on an archive of your own.
 
-    Prints, with intervals, the confusion matrix, precision, recall, balanced accuracy, Matthews
-    correlation, the share of right values of fault and retryable, calibration in six bins of equal
-    size, and the hits of each rule; with --traffic also the accuracy weighted by calls. Lists the
-    tools whose verdicts contradict their labels. Compares the verdict with the seed heuristic and
-    with "always business". Each line of LABELS is an object with `text` and `verdict` or
-    `class`; docs/reference/accuracy.md describes the values.
+    The command prints, with intervals, the confusion matrix, precision, recall, balanced accuracy,
+    Matthews correlation, the share of right values of fault and retryable, calibration in six bins
+    of equal size, and the hits of each rule; with --traffic also the accuracy weighted by calls. It
+    lists the tools whose verdicts contradict their labels, and compares the verdict with the seed
+    heuristic and with "always business". Each line of LABELS is an object with `text` and `verdict`
+    or `class`; docs/reference/accuracy.md describes the values.
 
-    With STORE, the labels are the answers to the last sample of `mcptally review STORE --sample N`:
-    how often the verdict is right on this archive, by server, and which rules were wrong about
-    which texts.
+    With STORE, the labels are the answers to the last sample of `mcptally review STORE --sample N`.
+    The command then prints how often the verdict is right on this archive, by server, and which
+    rules were wrong about which texts.
 
     \b
     Examples:

@@ -75,9 +75,9 @@ def command(
     """Convert logs of other programs to transcripts.
 
     FORMAT is auto, claude-desktop, claude-code, codex, gemini-cli, opencode, vscode, cursor, har,
-    otlp, sentry, langsmith, langfuse, litellm, access-log, mcpsnoop, mcphawk, inspector
-    or jsonrpc. PATHS are files and folders; files may be compressed with gzip or zstd. Exit code
-    1: some lines could not be used; the report beside the transcript lists their numbers.
+    otlp, sentry, langsmith, langfuse, litellm, access-log, mcpsnoop, mcphawk, inspector or jsonrpc.
+    PATHS are files and folders; files may be compressed with gzip or zstd. The exit code is 1 if
+    some lines could not be used; the report beside the transcript lists their numbers.
 
     \b
     Examples:

@@ -33,13 +33,15 @@ def command(
     """Import and score recordings or logs, and print what matters most.
 
     `mcptally PATH...` does the same. PATH is a file, a folder or a pattern of transcripts, or of
-    logs that `mcptally import` can read; both can be mixed. Prints on one screen what was read, the
-    share of calls that got what they asked for, and the five problems that affect most calls: how
-    many calls with the 95 % interval of their share, whose fault, since when (UTC), and an example.
+    logs that `mcptally import` can read; both can be mixed. The command prints on one screen what
+    was read, the share of calls that got what they asked for, and the five problems that affect
+    most calls: how many calls with the 95 % interval of their share, whose fault, since when (UTC),
+    and an example.
 
-    Files in folders that are neither transcripts nor logs are skipped. --skipped prints them, with
-    what was looked for, in place of the findings. With --server, --tool, --since and the like, all
-    numbers on the screen are about these calls; the report is about all calls.
+    Files in folders that are neither transcripts nor logs are skipped. --skipped prints the skipped
+    files and how formats are recognised, in place of the findings. With --server, --tool, --since
+    and the like, all numbers on the screen are about the selected calls; the report is about all
+    calls.
 
     The store and the report are kept in $XDG_CACHE_HOME/mcptally (default: ~/.cache/mcptally), in a
     folder for these paths that only you can read. The next run reads only what changed. Folders

@@ -66,9 +66,10 @@ def command(
 ) -> None:
     """Answer a predefined question, show a table, or run SQL on a store.
 
-    Without a question, lists all predefined questions. In SQL, the tables (calls, findings, tools
-    and others; SHOW TABLES lists them) and all questions are views; SQL can only read the store.
-    The first query writes STORE/mcptally.duckdb, which has the same views for other DuckDB clients.
+    Without a question, the command lists all predefined questions. In SQL, the tables (calls,
+    findings, tools and others; SHOW TABLES lists them) and all questions are views; SQL can only
+    read the store. The first query writes STORE/mcptally.duckdb, which has the same views for other
+    DuckDB clients.
 
     \b
     Examples:

@@ -100,7 +100,7 @@ def command(
       mcptally record --out traces --name docs -- uvx some-mcp-server --flag
       mcptally record --url http://localhost:8000/mcp --listen 127.0.0.1:9000
 
-    Units of sizes are K, M and G, of times s, m, h, d and w. 'off' turns a limit off.
+    Units of sizes are K, M and G; units of times are s, m, h, d and w. 'off' turns a limit off.
     """
     if bool(command) == bool(url):
         raise click.UsageError("give either a command after `--`, or --url and --listen")

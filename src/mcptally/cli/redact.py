@@ -31,8 +31,9 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
     """Copy recordings with their secrets replaced; the originals are not changed.
 
     Everything else stays the same to the byte, including folders and compression. Each copy states
-    the policy. Exit code 1: some lines could not be searched, and a line that says so replaces them
-    in the copy; or some could not be read and are missing. Each such line is reported.
+    the policy. The exit code is 1 if some lines could not be searched or read. In the copy, a line
+    that could not be searched is replaced by a line that says so, and a line that could not be read
+    is missing. Each such line is reported.
 
     \b
     Examples:

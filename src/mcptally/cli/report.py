@@ -35,8 +35,9 @@ def command(
 
     The report lists the most important problems, tools by failure rate with intervals, latency,
     errors, hidden errors, changed definitions, context cost, schema violations, and the limits of
-    the data. It contains whole calls, with secrets masked: request, reply and what decided, 2 MB
-    at most. The page loads nothing. Commands next to the numbers print all calls behind them.
+    the data. It contains whole calls, with secrets masked: request, reply and what decided the
+    verdict, 2 MB at most. The page loads nothing. Commands next to the numbers print all calls
+    behind a number.
 
     With two stores, in the same order as for compare, the report is about STORE2 and starts with
     what changed since STORE.

@@ -50,12 +50,12 @@ def command(
 
     CALL is a call_id, or the beginning of one. The script starts the recorded server, or COMMAND,
     repeats earlier calls of the session that may have changed data, makes the call and compares
-    outcome and error text. It needs only the Python SDK. Tools that are not annotated as
-    read-only run only with --allow-writes. It reads secrets from environment variables.
+    outcome and error text. The script needs only the Python SDK, and reads secrets from environment
+    variables. Tools that are not annotated as read-only run only with --allow-writes.
 
     With --record, an option of the script and of --run, the server runs behind `mcptally record`,
     and `mcptally score FOLDER` scores what the script did. With --run, the exit code is 0 if the
-    outcome is the same, 1 if it is different, 2 if the call was not made.
+    outcome is the same, 1 if the outcome is different, and 2 if the call was not made.
 
     \b
     Examples:

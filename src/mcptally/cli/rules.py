@@ -16,9 +16,10 @@ FORMATS = ("table", "json", "markdown")
 def command(rule: str | None, form: str) -> None:
     """Print the rules for findings, verdicts and scores.
 
-    With the id of a rule, prints the whole rule with its examples. With the beginning of ids, such
-    as protocol or verdict.context, lists the rules of that group. Without ID, lists all rules. A
-    list shows the severity of a finding, or why a rule that no labelled call needs is kept.
+    If ID is the id of a rule, the command prints the whole rule with its examples. If ID is the
+    beginning of ids, such as protocol or verdict.context, the command lists the rules of that
+    group. Without ID, it lists all rules. A list shows the severity of a finding, or why a rule
+    that no labelled call needs is kept.
 
     \b
     Examples:

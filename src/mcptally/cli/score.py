@@ -102,9 +102,9 @@ def command(
     """Validate and score recorded traffic, and write a store.
 
     ARCHIVE is one or more transcript files, folders (read recursively), patterns or URLs
-    (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists,
-    only new and changed files are scored, and recordings whose results they affect. Files that
-    are no longer given are removed from it.
+    (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists, only new
+    and changed files are scored, and recordings whose results the files affect. Files that are no
+    longer given are removed from the store.
 
     \b
     Examples:

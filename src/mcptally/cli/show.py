@@ -21,8 +21,8 @@ def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: b
     """Explain a call: request, reply, stderr, and all rules that led to its verdict.
 
     CALL is a call_id, or the beginning of one. Frames and stderr are read from the transcripts of
-    the store, at the paths that were scored. If they are not there, or the store was made with
-    --no-payloads, the output says so.
+    the store, at the paths that were scored. If a transcript is not there, or the store was made
+    with --no-payloads, the output says so.
 
     \b
     Example:
