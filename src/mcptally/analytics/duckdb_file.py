@@ -40,7 +40,7 @@ OLDEST_DUCKDB: Final = "v1.0.0"
 def refresh(folder: Path) -> None:
     """Write the file unless it is up to date.
 
-    Does nothing if the store is not writable.
+    If the store is not writable, nothing is done.
     """
     # Ignore damaged tables, which are reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):

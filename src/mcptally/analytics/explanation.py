@@ -44,11 +44,11 @@ class Explanation:
     that several rules share), `rules` (their ids) and `weight` (change in the log odds)."""
     probabilities: dict[str, float]
     """Maps verdicts to probabilities (0 to 1). `ambiguous` is included only if it is the verdict.
-    Empty if one rule decides alone. `certainty` is the verdict's probability, or `hidden_certainty`
-    if `hidden_certainty` is lower."""
+    The mapping is empty if one rule decides alone. `certainty` is the verdict's probability, or
+    `hidden_certainty` if `hidden_certainty` is lower."""
     text_model: dict[str, float]
     """Maps verdicts to the text model's probabilities, which `probabilities` pools with the rules.
-    Empty if one rule decides alone."""
+    The mapping is empty if one rule decides alone."""
     words: list[tuple[str, float]]
     """The terms with the most weight in the text model. A weight above 0 supports the verdict."""
     hidden_rule: dict[str, Any] | None

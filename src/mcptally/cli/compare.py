@@ -64,9 +64,9 @@ def command(
 ) -> None:
     """Compare two stores and list what got worse.
 
-    Compares every tool and server of NEW with BASE: failures, hidden errors, schema violations,
-    latency, size and definitions, and lists new, vanished and renamed tools. Tools with too little
-    data for a conclusion are counted.
+    The command compares every tool and server of NEW with BASE: failures, hidden errors, schema
+    violations, latency, size and definitions, and lists new, vanished and renamed tools. Tools with
+    too little data for a conclusion are counted.
 
     \b
     Examples:

@@ -13,9 +13,9 @@ import click
 def command(out: str | None, *, opens: bool) -> None:
     """Record and score example servers that fail in known ways.
 
-    Starts two small servers behind the recorder, calls their tools in 12 sessions, and prints what
-    `mcptally PATH` finds in the recordings, then what is really wrong with each tool. Takes about
-    ten seconds and uses no network.
+    The command starts two small servers behind the recorder, calls their tools in 12 sessions, and
+    prints what `mcptally PATH` finds in the recordings, then what is really wrong with each tool.
+    It takes about ten seconds and uses no network.
 
     \b
     Examples:

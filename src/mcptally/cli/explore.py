@@ -39,8 +39,8 @@ import click
 def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
     """Serve a store to a browser on this machine: servers, tools, errors, calls, sessions, review.
 
-    Prints the address to open, which contains a random token, and serves until Ctrl-C. Only this
-    machine can connect, and only review answers are written. Secrets are masked.
+    The command prints the address to open, which contains a random token, and serves until Ctrl-C.
+    Only this machine can connect, and only review answers are written. Secrets are masked.
 
     \b
     Examples:

@@ -89,10 +89,10 @@ def command(
 ) -> None:
     """Say whose fault failed calls are, and get rates corrected for wrong verdicts.
 
-    Shows one call after another: request, reply, stderr, tool, similar calls, and our verdict.
-    One key answers: c caller, a account, t tool, u upstream, n network, o not an error, ? cannot
-    tell. Without a terminal, each line of stdin is a key and an optional reason. Answers are kept
-    in reviews.jsonl beside the archive; the next mcptally score applies them.
+    The command shows one call after another: request, reply, stderr, tool, similar calls, and our
+    verdict. One key answers: c caller, a account, t tool, u upstream, n network, o not an error, ?
+    cannot tell. Without a terminal, each line of stdin is a key and an optional reason. Answers are
+    kept in reviews.jsonl beside the archive; the next mcptally score applies them.
 
     \b
     Examples:

@@ -19,8 +19,9 @@ from mcptally.plural import count
 def command(store: Path, server: str, tool: str, arguments: str) -> None:
     """Predict whether a tool would accept a call (dry run), without calling the tool.
 
-    The prediction uses the recorded traffic of the store. Prints {valid, errors, warnings} as JSON,
-    and the source of the prediction on stderr. The exit code is 1 if the call is invalid.
+    The prediction uses the recorded traffic of the store. The command prints {valid, errors,
+    warnings} as JSON, and the source of the prediction on stderr. The exit code is 1 if the call is
+    invalid.
 
     \b
     Example:

@@ -20,10 +20,11 @@ import click
 def command(config: Path, *, undo: bool, dry_run: bool, server: str | None, **options: Any) -> None:
     """Add the recorder to the servers in CONFIG, a client's configuration file.
 
-    Supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json), Cursor, VS
-    Code, Zed, opencode, Crush and Amp. Prints the change and saves a backup next to the file.
-    Running the command again changes nothing. Restart the client afterwards. A TOML or YAML file
-    (Codex, Goose, LibreChat, Continue) is not changed: the command prints the edit to make.
+    The command supports the JSON files of Claude Desktop, Claude Code (.mcp.json, ~/.claude.json),
+    Cursor, VS Code, Zed, opencode, Crush and Amp. It prints the change and saves a backup next to
+    the file. Running the command again changes nothing. Restart the client afterwards. A TOML or
+    YAML file (Codex, Goose, LibreChat, Continue) is not changed: the command prints the edit to
+    make.
 
     \b
     Examples:

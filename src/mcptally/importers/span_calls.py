@@ -33,7 +33,7 @@ _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.co
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
-    """Yield the calls among a file's spans; count other spans. Reads the file twice."""
+    """Yield the calls among the spans of a file, which is read twice; count other spans."""
     tally = source.tally
     groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())

@@ -58,7 +58,7 @@ def read_records(
 ) -> Iterator[Item]:
     """Yield the calls in a file of JSON objects; `objects` lists the accepted forms.
 
-    Reads the file twice, because an object about a model may follow the objects about its calls.
+    The file is read twice, because an object about a model may follow the objects about its calls.
 
     Args:
         source: the file.

@@ -52,7 +52,7 @@ _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems
 def diff_definitions(old: str, new: str) -> list[Change]:
     """Return the changes between two definitions (JSON texts), sorted by place.
 
-    Tolerates invalid schemas, because servers list them.
+    Invalid schemas are allowed, because servers list such schemas.
     """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))

@@ -505,7 +505,10 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of each share of the recordings. The first item also has the findings."""
+    """Yield the events of one share of the recordings after another.
+
+    The first item has the findings.
+    """
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):

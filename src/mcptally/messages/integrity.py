@@ -206,7 +206,7 @@ def _unclosed_recordings(events: Events, odd: pl.LazyFrame) -> pl.LazyFrame:
 def _event_rows(events: Events) -> pl.LazyFrame:
     """Return one row per event.
 
-    Counts a batch once, and a truncated frame (both a raw frame and a message) once.
+    A batch has one row, and so has a truncated frame, which is both a raw frame and a message.
     """
     first = events.messages.lazy().filter(DecodedMessages.index.col == 0)
     heads = first.filter("truncated").select("file", "line")

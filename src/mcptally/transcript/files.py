@@ -206,7 +206,7 @@ class _CutOffError(EOFError):
 
 
 class _ZstdFile(io.RawIOBase):
-    """Yields the decompressed bytes of zstd frames; also closes the underlying file.
+    """Yields the decompressed bytes of zstd frames, and closes the underlying file.
 
     Zstandard's own `stream_reader` does not detect that a file ends within a frame.
 

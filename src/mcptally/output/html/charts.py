@@ -114,7 +114,7 @@ def timeline(
     first: datetime.datetime | None,
     last: datetime.datetime | None,
 ) -> list[tuple[float, str]]:
-    """Return the x coordinate and kind of each definition change, between first and last call."""
+    """Return each definition change's x coordinate (from the first to the last call) and kind."""
     if first is None or last is None:
         return []
     span = (last - first).total_seconds() or 1.0

@@ -96,7 +96,7 @@ def gather(run: DaskRun, partition: Partition) -> SavedPartition:
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """Return the settings; as the result of a task, Dask sends them to each worker only once."""
+    """Return the settings as a task's result, which Dask sends to each worker only once."""
     return settings
 
 

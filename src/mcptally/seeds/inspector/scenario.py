@@ -35,7 +35,7 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
     """Return `calls` with `combination`, the sorted argument names.
 
-    Null unless a tool is called.
+    The combination is null unless a tool is called.
     """
     distinct = (
         calls.lazy()

@@ -20,7 +20,8 @@ _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0
 def error_form() -> pl.Expr:
     """Return the form of each call's error as the column `error_shape`; null without an error.
 
-    Uses only columns of paired calls, because hidden errors are not known before judging.
+    The expression uses only columns of paired calls, because hidden errors are not known before
+    judging.
     """
     text = GatheredCalls.first_text.col.str.head(400)
     structured = GatheredCalls.structured_content.col.str.head(400)

@@ -291,7 +291,7 @@ def _truthy(value: Any) -> bool:
 
 
 def _each(value: Any) -> list[Any]:
-    """Return `for (x of value || [])`."""
+    """Return the values over which JavaScript's `for (x of value || [])` iterates."""
     if value is _UNDEFINED or not truthy(value):
         return []
     if not isinstance(value, str | list):
@@ -301,7 +301,7 @@ def _each(value: Any) -> list[Any]:
 
 
 def _in(name: Any, value: Any) -> bool:
-    """Return `name in value`."""
+    """Return the result of JavaScript's `name in value`."""
     if not isinstance(value, dict | list):
         shown = {"object": "#<Object>", "array": "[object Array]"}
         key = _to_string(name) if name is None else shown.get(_type(name)) or _to_string(name)
@@ -318,7 +318,7 @@ _INDEX: Final = re.compile(r"(?:0|[1-9][0-9]{0,9})\Z")
 
 
 def _entries(value: Any) -> list[tuple[str, Any]]:
-    """Return `Object.entries(value)`, which begins with array indices in ascending order."""
+    """Return JavaScript's `Object.entries(value)`: array indices come first, in ascending order."""
     if value is None:
         raise ThrownError("Cannot convert undefined or null to object")
     if isinstance(value, str | list):
@@ -331,7 +331,7 @@ def _entries(value: Any) -> list[tuple[str, Any]]:
 
 
 def _type(value: Any) -> str:
-    """Return `Array.isArray(value) ? "array" : typeof value`."""
+    """Return JavaScript's `Array.isArray(value) ? "array" : typeof value`."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int | float):
@@ -340,14 +340,14 @@ def _type(value: Any) -> str:
 
 
 def _same(left: Any, right: Any) -> bool:
-    """Return `left === right` for values parsed from two JSON texts."""
+    """Return JavaScript's `left === right` for values parsed from two JSON texts."""
     if isinstance(left, dict | list) or isinstance(right, dict | list):
         return False
     return _type(left) == _type(right) and bool(left == right)
 
 
 def _to_string(value: Any) -> str:
-    """Return `${value}`."""
+    """Return the result of JavaScript's `${value}`."""
     if value is _UNDEFINED:
         return "undefined"
     if isinstance(value, str):

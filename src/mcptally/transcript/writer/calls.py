@@ -92,7 +92,7 @@ def decode_call(record: bytes) -> Call:
 
 
 def frames_of(call: Call) -> list[bytes]:
-    """Return the whole frames of a call."""
+    """Return the frames of a call, except truncated frames."""
     if call.method == "frames":
         return [piece for piece in call.items if isinstance(piece, bytes)]
     if call.method == "events":

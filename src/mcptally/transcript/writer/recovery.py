@@ -41,7 +41,8 @@ def finish_journals(
 ) -> list[tuple[str, str]]:
     """Write the events that killed recorders left in a folder, and remove their journals.
 
-    Logs and returns the path of each journal that could not be finished, and the reason.
+    The function logs and returns the path of each journal that could not be finished, and the
+    reason.
     """
     problems = []
     for path in journals_in(folder):

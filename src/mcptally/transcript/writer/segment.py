@@ -97,7 +97,7 @@ class Segment:
     def publish(self) -> None:
         """Rename `.part` to the final name.
 
-        Called after the first line, so that no segment is empty.
+        The caller has written the first line, so no segment is empty.
         """
         if self._first_name != self.path:
             os.rename(self._first_name, self.path)  # noqa: PTH104

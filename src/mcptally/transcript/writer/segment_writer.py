@@ -84,7 +84,7 @@ class SegmentWriter:
     def prepare(self, events: int) -> bool:
         """Prepare the file for `events` more events; return False if the events are lost.
 
-        Opens the first or the next segment, and writes a pending `gap` event.
+        If needed, the method opens the first or the next segment, and writes a pending `gap` event.
         """
         if self._buffer:
             if not self._unreported_lost:
