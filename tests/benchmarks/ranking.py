@@ -4,7 +4,8 @@
 `tests/analytics/ranked_archives.toml` and prints, for each and together: important problems within
 the first ten rows, with the right fault; rows among the first five that are a ranked problem; rows
 among the first five whose problem stands above them; and rows whose fault is right. Archives of the
-corpus that `MCPTALLY_CORPUS` names are left out if it is not set.
+corpus that `MCPTALLY_CORPUS` names are left out if it is not set. Archives with a `first_look` are
+counted together once more.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import os
 import re
 import tempfile
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="parts of the names of archives")
     parser.add_argument("--rows", action="store_true", help="print the rows and what was missed")
     options = parser.parse_args()
-    total: Counter[str] = Counter()
+    totals: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for archive in archives():
         if options.names and not any(name in archive["name"] for name in options.names):
             continue
@@ -163,11 +164,13 @@ def main() -> None:
             mt.score(recordings, out=Path(folder) / "store", jobs=1)
             store = mt.open_store(Path(folder) / "store")
             counts, lines = measure(store, ranked(store), archive["problem"])
-        total += counts
+        for group in {"all", archive.get("first_look", "all")}:
+            totals[group] += counts
         print(f"{archive['name']}: {shares(counts)}")
         if options.rows:
             print("\n".join(lines))
-    print(f"all: {shares(total)}")
+    for group, total in totals.items():
+        print(f"{group}: {shares(total)}")
 
 
 if __name__ == "__main__":
