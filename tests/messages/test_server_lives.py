@@ -275,6 +275,12 @@ LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] =
             ("Error: boom in my-db.sqlite", "crashed", "start"),
             ("KeyError: 'API_KEY'", "misconfigured", None),
             ("KeyError: 'config'", "crashed", "start"),
+            ("Error: Tool t got an unrecognized object", "crashed", "start"),
+            (
+                "Error: Cannot find package 'x' imported from /srv/app/main.js",
+                "broken_dependency",
+                None,
+            ),
             ("AttributeError: 'Server' object has no attribute 'tool'", "broken_dependency", None),
             ("AttributeError: module 'app' has no attribute 'x'", "broken_dependency", None),
             ("AttributeError: 'NoneType' object has no attribute 'x'", "crashed", "start"),

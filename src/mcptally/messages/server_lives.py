@@ -73,8 +73,8 @@ _CAUSES: Final = {
     r"|\b50[234]\b.*(?:gateway|unavailable)",
     "misconfigured": r"(?i)\benv(?:ironment)?\b|\b(?:not |un)set\b|\bmust be (?:provided|set)\b"
     r"|\brequired?\b|\bmissing\b|\busage:|\bconfig|\bsettings\b|\bcredential|api[ _-]?key|\btoken\b"
-    r"|\bpassword\b|unrecogni[sz]ed|unknown (?:option|argument|command)|invalid (?:option|argument)"
-    r"|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not write?able"
+    r"|\bpassword\b|(?:unknown|unrecogni[sz]ed) (?:command|cli|flag|key|option|parameter|setting|argument)"
+    r"|invalid (?:option|argument)|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not write?able"
     r"|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|python|node)"
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
@@ -90,6 +90,9 @@ a bug but a missing environment variable."""
 
 _ARGUMENT: Final = r'"(?:--?[\w-]+=)?([^"\\-][^"\\]*[./:@_-][^"\\]*)"'
 """Matches arguments in a command line's JSON that are distinctive enough to be recognised."""
+
+_IMPORTER: Final = r" imported from .*"
+"""Matches the file, often the program itself, in which Node.js could not import a package."""
 
 
 class ServerLives(StageTable):
@@ -203,7 +206,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         rows.select(Event.recording.name, ServerLives.last_words.name, argument)
         .explode(Opens.command.name, empty_as_null=False)
         .filter(
-            ServerLives.last_words.col.str.contains(
+            ServerLives.last_words.col.str.replace(_IMPORTER, "").str.contains(
                 Opens.command.col.str.extract(_ARGUMENT), literal=True
             )
         )
