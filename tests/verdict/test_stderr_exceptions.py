@@ -92,6 +92,13 @@ JAVASCRIPT = """\
     at add (/srv/dist/sums.js:3:14)
     at process.processTicksAndRejections (node:internal/process/task_queues:95:5)"""
 
+INSPECTED = """\
+Tool add failed: ServiceError: no rates
+    at add (/srv/dist/sums.js:3:14)
+    at run (/srv/dist/sums.js:9:1) {
+  originalError: AxiosError: getaddrinfo ENOTFOUND rates.test
+      at get (/srv/dist/rates.js:5:2)"""
+
 
 def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
     texts = text.split("\n")
@@ -115,6 +122,11 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
         ),
         (WITHOUT_FRAMES, None, "OSError: [Errno 28] No space left on device"),
         (JAVASCRIPT, "add", "TypeError: Cannot read properties of undefined (reading 'rate')"),
+        (
+            INSPECTED,
+            "add",
+            "ServiceError: no rates\nAxiosError: getaddrinfo ENOTFOUND rates.test",
+        ),
     ],
 )
 def test_the_exception_of_a_stack_trace_is_found(text: str, tool: str | None, exception: str):
@@ -187,6 +199,7 @@ def verdict(text: str, exception: str | None, arguments: str | None = None) -> s
 )
 def test_the_exception_on_stderr_decides_a_masked_reply(exception: str | None, expected: str):
     assert verdict("Error executing tool add", exception) == expected
+    assert verdict('An unexpected error occurred during "Failed to add".', exception) == expected
 
 
 def test_an_exception_that_the_reply_does_not_explain_changes_nothing():

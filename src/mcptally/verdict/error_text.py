@@ -85,7 +85,7 @@ _UNINFORMATIVE: Final = (
     r"""['"`]?(?-i:[\w.\-/])+['"`]?|"""
     r"internal (?:server )?error|something went wrong|"
     r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
-    r"(?: (?:has )?occurr?ed)?|"
+    r"(?: (?:has )?occurr?ed(?: (?:while|during|in) \"[\w '-]+\")?)?|"
     r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) (?-i:[\w '-])+)?|"
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )

@@ -37,7 +37,7 @@ _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
 """Matches an exception at the end of a line, excluding a log prefix."""
-_CAUSE: Final = r"^(?:Caused by|\[cause\]): "
+_CAUSE: Final = r"^(?:Caused by|\[?(?:cause|(?:original|inner|previous|underlying|parent)\w*)\]?): "
 
 
 class StderrExceptions(StageTable):
@@ -249,9 +249,9 @@ def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
         .agg(
             _Lines.ts_ns.col.last(),
             StderrExceptions.tool.col.first(),
-            pl.coalesce(exception.str.extract(_UNPREFIXED, 1), exception).unique(
-                maintain_order=True
-            ),
+            pl.coalesce(
+                exception.str.replace(_CAUSE, "").str.extract(_UNPREFIXED, 1), exception
+            ).unique(maintain_order=True),
         )
         .with_columns(exception.list.join("\n"))
         .select(*StderrExceptions.columns())
