@@ -486,11 +486,14 @@ def test_failed_starts_are_a_problem_per_cause_unless_none_worked(tmp_path):
     failed = [{"start": "failed", "start_failure": "crashed", "last_words": each} for each in words]
     some = [life("s", recording=f"s{n}", **how) for n, how in enumerate([*failed, {}])]
     none = [life("d", recording=f"d{n}", **how) for n, how in enumerate(failed)]
-    found = build(tmp_path / "s", [call(0)], recordings=some + none).ask("priorities").pl()
-    assert [problems.statement(row).partition(";")[0] for row in found.to_dicts()] == [
-        "never started, 3 of 3 starts failed (crashed)",
-        "failed starts, 2 of 4 starts failed (crashed)",
-        "failed starts, 1 of 4 starts failed (crashed)",
+    bugs = [life("e", recording=f"e{n}", **how) for n, how in enumerate([failed[2], {}])]
+    found = build(tmp_path / "s", [call(0)], recordings=some + none + bugs).ask("priorities").pl()
+    assert [
+        (row["servers"], problems.statement(row).partition(";")[0]) for row in found.to_dicts()
+    ] == [
+        (["d"], "never started, 3 of 3 starts failed (crashed)"),
+        (["s"], "failed starts, 2 of 4 starts failed (crashed)"),
+        (["e", "s"], "failed starts, 2 of 6 starts failed (crashed)"),
     ]
 
 
@@ -586,6 +589,20 @@ ONE_FILE = SERVERS.add(
 def test_tools_that_fail_with_the_same_words_are_judged_as_one_group(asked):
     [row] = asked(ONE_FILE)
     assert (row["kind"], row["affected"], row["tools"]) == ("tool_failures", 49, ["list", "get"])
+
+
+MASKED = [failure(f"Failed to get {what}", None, reason="masked") for what in ("a", "b")]
+SAYS_NOTHING = SERVERS.add(traffic("t", 9, kind=MASKED[0]) + traffic("u", 9, kind=MASKED[1]))
+UNDECIDED = SERVERS.add(
+    traffic("t", 9, kind=MASKED[0] | {"reason": None})
+    + traffic("u", 9, kind=MASKED[1] | {"reason": None})
+)
+
+
+def test_messages_that_name_no_cause_share_a_row(asked):
+    [row] = asked(SAYS_NOTHING)
+    assert (row["kind"], row["tools"], row["affected"]) == ("unclear", ["t", "u"], 18)
+    assert [row["affected"] for row in asked(UNDECIDED)] == [9, 9]
 
 
 STATUS = "failed to fetch <url> - status code <n>"

@@ -183,6 +183,7 @@ caused AS MATERIALIZED (
             ELSE fault
         END AS kind,
         hash(kind, j.server, CASE
+            WHEN kind = 'unclear' AND reason = 'masked' THEN reason
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
             WHEN kind = 'caller' AND reason = 'server_policy' THEN reason
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'

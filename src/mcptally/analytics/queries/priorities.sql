@@ -300,7 +300,7 @@ changed AS (
     WHERE drift = 'breaking' AND calls > 0
     GROUP BY server
 ),
--- Servers that never start and have the same last words form one row, as does all noise on stdout.
+-- Servers whose starts fail with the same last words form one row, as does all noise on stdout.
 lives AS (
     SELECT
         kind, list(server ORDER BY affected DESC, server) AS servers, cause,
@@ -316,9 +316,8 @@ lives AS (
     ) USING (server)
     GROUP BY kind, cause, method, CASE kind
         WHEN 'noise' THEN ''
-        WHEN 'not_started' THEN coalesce(said, server)
-        WHEN 'start' THEN concat_ws(' ', server, said)
-        ELSE server
+        WHEN 'crash' THEN server
+        ELSE coalesce(said, server)
     END
 ),
 problems AS (
