@@ -73,8 +73,9 @@ _CAUSES: Final = {
     r"|\b50[234]\b.*(?:gateway|unavailable)",
     "misconfigured": r"(?i)\benv(?:ironment)?\b|\b(?:not |un)set\b|\bmust be (?:provided|set)\b"
     r"|\brequired?\b|\bmissing\b|\busage:|\bconfig|\bsettings\b|\bcredential|api[ _-]?key|\btoken\b"
-    r"|\bpassword\b|(?:unknown|unrecogni[sz]ed) (?:command|cli|flag|key|option|parameter|setting|argument)"
-    r"|invalid (?:option|argument)|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b|read-only|not write?able"
+    r"|\bpassword\b|(?:unknown|unrecogni[sz]ed) (?:command|cli|flag|key|option|param|setting|arg)"
+    r"|invalid (?:option|argument)|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b"
+    r"|read-only|not write?able"
     r"|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|python|node)"
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
