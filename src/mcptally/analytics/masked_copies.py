@@ -29,7 +29,7 @@ def copies(
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
     """Yield each table, its file, and a function that writes a copy.
 
-    None for a file without secrets.
+    In place of the function, None is yielded for a file without secrets.
 
     Args:
         sources: one part's files by table, starting with `calls`.

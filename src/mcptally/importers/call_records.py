@@ -174,7 +174,7 @@ def sdk_failure(
 ) -> Item | None:
     """Return the item that ends a call, for an error text that an SDK wrote.
 
-    None for other texts.
+    Returns None for other texts.
     """
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")

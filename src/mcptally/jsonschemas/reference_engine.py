@@ -73,7 +73,7 @@ def _meta_validator(name: str) -> Validator:
 
 
 def compact(metaschema: Any) -> dict[str, Any]:
-    """Merge a metaschema's vocabularies into one document, which validates 9 times as fast."""
+    """Merge a metaschema's vocabularies into one document: validation is then 9 times as fast."""
     vocabularies = [
         REGISTRY.contents(metaschema["$id"].rsplit("/", 1)[0] + "/" + part["$ref"])
         for part in metaschema.get("allOf", ())

@@ -183,7 +183,10 @@ class _Open(msgspec.Struct):
 
 
 def _labels(lines: bytes) -> set[str]:
-    """Return the server labels in `open` events. `"event":"open"` may also occur in a payload."""
+    """Return the server labels in `open` events.
+
+    Each line is decoded, because `"event":"open"` may also occur in a payload.
+    """
     found: set[str] = set()
     for place in _OPEN.finditer(lines):
         start = lines.rfind(b"\n", 0, place.start()) + 1

@@ -128,7 +128,7 @@ class Msg(Struct, gc=False):
 
 
 class RequestMeta(Struct, gc=False):
-    """`params._meta`."""
+    """The members of `params._meta` that any stage uses."""
 
     progress_token: Raw = msgspec.field(default=ABSENT, name="progressToken")
     protocol_version: str | None = msgspec.field(
@@ -175,7 +175,7 @@ class Block(Struct, gc=False, rename="camel"):
 
 
 class ResultMeta(Struct, gc=False):
-    """`result._meta`."""
+    """The members of `result._meta` that any stage uses."""
 
     server_info: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/serverInfo")
     subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")

@@ -148,7 +148,7 @@ class RemoteFile:
         return self
 
     def stat(self) -> os.stat_result:
-        """Return the size, the modification time and, as inode number, the file's version."""
+        """Return the size and modification time; the file's version replaces the inode number."""
         changed, version = self.mark
         seconds = changed // 10**9
         fields = (0o100444, version, 0, 1, 0, 0, self.size, seconds, seconds, seconds)

@@ -82,7 +82,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, with counts of the tool's results in the archive: with a text, and in JSON."""
+    """The inputs, with the numbers of the tool's results in the archive with a text and in JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json

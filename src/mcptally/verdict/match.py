@@ -169,7 +169,7 @@ class _Texts:
 def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
     """Return, for each list of `keywords`, the rows that contain one of its words.
 
-    None without words.
+    The result for a list without words is None.
     """
     words, owners = _numbered(tuple(keywords))
     parts = [

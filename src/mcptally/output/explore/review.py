@@ -54,7 +54,7 @@ class Chosen:
         )
 
     def state(self) -> dict[str, str | None]:
-        """Return the URL parameters that `of` parses."""
+        """Return the choice as URL parameters, which `Chosen.of` parses."""
         return {
             "mode": "sample" if self.mode == "sample" else None,
             "second": "1" if self.second else None,

@@ -67,7 +67,7 @@ def known_request(
 ) -> KnownRequest | None:
     """Return the request with this head.
 
-    None if the parser must handle it, for example to refuse it.
+    Returns None if the parser must handle the request, for example to refuse the request.
     """
     any_length, number = _without_length(raw)
     known = _known_request(

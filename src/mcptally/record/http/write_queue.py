@@ -1,4 +1,4 @@
-"""Records events either before their bytes are forwarded or after the current callback."""
+"""Records events in order, some of them only after the current callback of the event loop."""
 
 import contextlib
 from collections.abc import Sequence
