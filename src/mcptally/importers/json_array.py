@@ -16,7 +16,7 @@ _MAX_KEY: Final = 256
 
 
 class Element(NamedTuple):
-    """An object in the array."""
+    """An element of the array: an object and its line."""
 
     line: int
     """Number of the line on which the object starts, from 1."""

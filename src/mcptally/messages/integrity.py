@@ -236,7 +236,7 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
-    """Return a hash of each event's content; reads the lines again."""
+    """Read the lines again, and return a hash of each event's content."""
     found = {place: hash(_canonical(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)

@@ -106,8 +106,8 @@ class _Table(NamedTuple):
 def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
     """Tabulate the given calls by the facts whose effect could reach `MIN_EFFECT`.
 
-    Facts that hold for too few or too many calls are left out. This uses only the number of failed
-    calls, not which calls failed, so the test stays valid.
+    Facts that hold for too few or too many calls are left out. The choice uses only the number of
+    failed calls, not which calls failed, so the test stays valid.
     """
     failed = (calls.group[rows] != 0).astype(np.float64)
     chosen = holds[rows]

@@ -72,7 +72,7 @@ def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[s
 
 
 def all_over_time(answers: Answers) -> dict[str, Any] | None:
-    """Return all calls in the store over time."""
+    """Return the numbers of calls in the whole store over time, by outcome."""
     return _over_time(answers.ask("timeline"), answers.ask("change_points"))
 
 

@@ -175,7 +175,7 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 def output_schema(
     schema: Any, response: Any, blocks: Sequence[dict[str, Any]]
 ) -> OutputSchemaValidation | None:
-    """Return whether the response conforms to the schema; None without schema or value."""
+    """Return whether the response conforms to the schema; None without a schema or a value."""
     if schema is None:
         return None
     value = javascript.member(response, "structuredContent")

@@ -43,7 +43,11 @@ _TO_START: Final = 2**64 - 1
 
 
 class QueueCounters(NamedTuple):
-    """The counters of a queue, as in the module's docstring, and the number of events taken."""
+    """The counters of a queue.
+
+    `head` is the number of bytes put, `tail` the number of bytes taken, `begun` the value of `tail`
+    after the records that are being executed, and `events` the number of events taken.
+    """
 
     head: int
     tail: int
