@@ -10,12 +10,8 @@ for a sample of the cells, in stores of calls; the power and the false-discovery
 """
 
 import argparse
-import collections
-import datetime
 import itertools
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -174,21 +170,6 @@ def stored_coverage(random, replicates: int, cells) -> Iterator[Cell]:
             scores = store.ask("tool_scores").pl()
         low, high = scores["failure_rate_low"], scores["failure_rate_high"]
         yield Cell(*cell, *covered(low.to_numpy(), high.to_numpy(), p))
-
-
-def known_coverage(random, replicates: int, cells) -> Iterator[float]:
-    """The coverage of the exact interval with equal tails if the distribution is known.
-
-    Such an interval contains the true rate unless the observed rate is among the lowest or the
-    highest 2.5 % of all. Few failures are few possible results, so that it covers more than 95 %.
-    """
-    for size, mean, p, rho, g in cells:
-        n = SIZES[size](random, mean, (10 * replicates, g))
-        rates = failures(random, n, p, rho).sum(1) / n.sum(1)
-        observed, known = rates[:replicates], np.sort(rates[replicates:])
-        at_most = np.searchsorted(known, observed, side="right") / len(known)
-        less = np.searchsorted(known, observed, side="left") / len(known)
-        yield float(((at_most > 0.025) & (1 - less > 0.025)).mean())
 
 
 def covered(low, high, p: float) -> tuple[float, float]:
@@ -358,19 +339,6 @@ def parts() -> np.random.Generator:
     return np.random.default_rng(20261121)
 
 
-def print_coverage(cells: Sequence[Cell]) -> None:
-    """Print the least and greatest coverage over all correlations, and the share within 93-97 %."""
-    print("| session size | mean | rate | " + " | ".join(f"G = {g}" for g in SESSIONS) + " |")
-    print("|---|---|---|" + "---|" * len(SESSIONS))
-    rows = collections.defaultdict(lambda: collections.defaultdict(list))
-    for cell in cells:
-        rows[cell[:3]][cell.sessions].append(cell.covered)
-    for row, columns in rows.items():
-        texts = [f"{min(columns[g]):.3f}-{max(columns[g]):.3f}" for g in SESSIONS]
-        print(f"| {' | '.join(map(str, row))} | " + " | ".join(texts) + " |")
-    print("\n" + summary(cells))
-
-
 def summary(cells: Sequence[Cell]) -> str:
     """The range of the coverage, and how many cells are outside of 93 to 97 %."""
     shares = np.array([cell.covered for cell in cells])
@@ -381,23 +349,8 @@ def summary(cells: Sequence[Cell]) -> str:
     )
 
 
-def print_power(runs: int) -> None:
-    """Print how often a change is found, and how many reported changes are false."""
-    print("\nChange of a failure rate from 0.1 to 0.3, 30 sessions on each side: found (false)\n")
-    print("| rho | the only tool | one tool of ten changed | nothing changed, ten tools |")
-    print("|---|---|---|---|")
-    for rho in POWER_CORRELATIONS:
-        random, texts = parts(), []
-        for tools, changed in ((1, 1), (10, 1), (10, 0)):
-            found = np.array([power(random, rho, tools, changed) for _ in range(runs)])
-            false, true = found.T
-            rate = (false / np.maximum(1, found.sum(1))).mean()
-            texts.append((f"{true.sum() / runs:.0%} " if changed else "") + f"({rate:.3f})")
-        print(f"| {rho} | " + " | ".join(texts) + " |")
-    print("\nIn parentheses: the false-discovery rate.")
-
-
 def main() -> None:
+    """Print the results of every part."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replicates", type=int, default=4000)
     parser.add_argument("--runs", type=int, default=200)
@@ -405,51 +358,32 @@ def main() -> None:
     parser.add_argument("--stores", type=int, default=30)
     parser.add_argument("--latencies", type=int, default=1000)
     given = parser.parse_args()
-    began = time.perf_counter()
-
-    print(f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}, {given.replicates:,} replicates a cell")
-    print(
-        "\nCoverage of nominal 95 % intervals of a failure rate, from least to greatest over rho\n"
-    )
-    cells = list(coverage(parts(), given.replicates, design()))
-    print_coverage(cells)
-    known = np.array(list(known_coverage(parts(), given.replicates, design())))
-    high = np.array([cell.covered for cell in cells]) > 0.97
-    print(
-        f"With a known distribution, the exact interval with equal tails is above 0.97 in "
-        f"{(known > 0.97).mean():.1%} of the cells, and in {(known > 0.97)[high].mean():.0%} of "
-        f"those in which this interval is."
-    )
+    print("Coverage of nominal 95 % intervals of a failure rate")
+    print("from sums:", summary(list(coverage(parts(), given.replicates, design()))))
     sample = [design()[i] for i in parts().permutation(len(design()))[: given.stores]]
     through = list(stored_coverage(parts(), given.tools * 5, sample))
-    direct = list(coverage(parts(), given.replicates, sample))
-    print(f"\nA sample of the cells through stores of {given.tools * 5} tools: {summary(through)}")
-    print(f"The same cells from sums: {summary(direct)}")
-    print("\nCoverage of nominal 95 % intervals of latency: p50, p95, p99 ", end="")
-    print(f"({given.latencies:,} replicates a cell)\n")
-    print("| latency | session size | pace | ", end="")
-    print(" | ".join(f"G = {g}" for g in LATENCY_SESSIONS) + " |")
-    print("|---|---|---|" + "---|" * len(LATENCY_SESSIONS))
-    times: dict[tuple[str, str, float], list[str]] = {}
-    for kind, size, pace, _, texts in slow(parts(), given.latencies):
-        times.setdefault((kind, size, pace), []).append(", ".join(texts))
-    for (kind, size, pace), texts in times.items():
-        print(f"| {kind} | {size} | {pace} | " + " | ".join(texts) + " |")
-    print("\nDiscoveries of compare (60 tools, 4 metrics, 8 to 60 sessions of geometric size)\n")
-    for name, change in (("nothing changed", 0.0), ("one tool in ten changed", 0.1)):
+    print(f"a sample through stores of {given.tools * 5} tools:", summary(through))
+    print("the same cells from sums:", summary(list(coverage(parts(), given.replicates, sample))))
+    print("\nCoverage of nominal 95 % intervals of p50, p95 and p99 of latency")
+    for kind, size, pace, g, texts in slow(parts(), given.latencies):
+        print(f"{kind}, {size}, pace {pace}, {g} sessions: {', '.join(texts)}")
+    print(f"\nDiscoveries of compare ({given.tools} tools, 4 metrics, 8 to 60 sessions)")
+    for change in (0.0, 0.1):
         random = parts()
-        outcomes = np.array(
-            [discoveries(random, given.tools, change=change) for _ in range(given.runs)]
-        )
-        false, true, there = outcomes.T
-        rate = (false / np.maximum(1, false + true)).mean()
-        power = f", found {true.sum() / there.sum():.0%} of the changes" if change else ""
-        print(
-            f"{name}: {given.runs} runs, {(false > 0).sum()} with a false discovery, "
-            f"false-discovery rate {rate:.4f} (nominal {compare.ALPHA}){power}"
-        )
-    print_power(POWER_RUNS)
-    sys.stderr.write(f"{time.perf_counter() - began:.0f} s\n")
+        runs = [discoveries(random, given.tools, change=change) for _ in range(given.runs)]
+        print(f"{change:.0%} of the tools changed: {found_and_false(runs)}")
+    print("\nA change of a failure rate from 0.1 to 0.3, 30 sessions on each side")
+    for rho, (tools, changed) in itertools.product(POWER_CORRELATIONS, ((1, 1), (10, 1), (10, 0))):
+        random = parts()
+        runs = [(*power(random, rho, tools, changed), changed) for _ in range(POWER_RUNS)]
+        print(f"rho {rho}, {changed} of {tools} tools changed: {found_and_false(runs)}")
+
+
+def found_and_false(runs: Sequence[tuple[int, int, int]]) -> str:
+    """The share of changes that were found, and the false-discovery rate."""
+    false, true, there = np.array(runs).T
+    rate = (false / np.maximum(1, false + true)).mean()
+    return f"found {true.sum()} of {there.sum()}, false-discovery rate {rate:.4f}"
 
 
 if __name__ == "__main__":

@@ -15,8 +15,6 @@ def test_every_part_of_the_simulation_runs_on_the_current_sql():
     [stored] = coverage.stored_coverage(random, 200, cells)
     assert cell[:5] == stored[:5] == cells[0]
     assert min(cell.covered, stored.covered) > 0.9
-    [known] = coverage.known_coverage(random, 2000, cells)
-    assert 0.93 < known < 0.97
     assert stored.width == pytest.approx(cell.width, rel=0.1)
     assert "1 cells: 0.9" in coverage.summary([stored])
     _, _, _, sessions, texts = next(coverage.slow(random, 20))
