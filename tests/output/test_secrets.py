@@ -331,7 +331,11 @@ def test_no_answer_of_the_server_holds_a_secret(store):
                 said.append(await client.call_tool("ask", asked))
             (call_id,) = open_store(store).sql("SELECT call_id FROM calls LIMIT 1").fetchall()[0]
             said.append(await client.call_tool("show_call", {"call": call_id}))
-            for query in MASKED:
+            for query in (
+                *(f"SELECT * FROM {table.name}" for table in TABLES),
+                "SELECT MAP {tool: arguments} AS m, {'a': response} AS s FROM calls",
+                MASKED[-1],
+            ):
                 said += [await client.call_tool("sql", {"query": query})]
             said.append(await client.call_tool("compare", {"every": True}))
         return [each.model_dump_json() for each in said]
