@@ -1,6 +1,7 @@
 """Incremental runs: only what changed is scored again, and the tables equal those of a full run."""
 
 import gzip
+import itertools
 import json
 import os
 import random
@@ -180,8 +181,8 @@ def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]
 
 
 EACH_OPERATION = [
-    *(("put", 0, 1), ("put", 1, 2), ("put", 2, 3), ("grow", 0, 4)),
-    *(("segment", 1, 5), ("put", 2, 6), ("remove", 0, 0)),
+    *(("put", 0, 1), ("put", 1, 2), ("grow", 0, 4)),
+    *(("segment", 1, 5), ("put", 1, 6), ("remove", 0, 0)),
 ]
 
 
@@ -192,7 +193,7 @@ def test_after_changes_of_an_archive_the_tables_equal_a_full_run(tmp_path_factor
     """After each kind of change; `HYPOTHESIS_PROFILE=explore` makes random ones."""
     folder = tmp_path_factory.mktemp("archive")
     store = tmp_path_factory.mktemp("store") / "store"
-    for files in arrive(folder, ops):
+    for files in itertools.islice(arrive(folder, ops), 1, None):
         summary = mt.score(files, out=store)
         assert summary.in_full is None
     assert_as_full_run(store, files, tmp_path_factory.mktemp("anew"))

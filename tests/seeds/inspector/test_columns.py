@@ -223,15 +223,19 @@ ERROR = {"name": "weather"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["", " tail", "\U0001f600 tail", "x\U0001f600"])
-@pytest.mark.parametrize("length", [98, 99, 100, 101])
-def test_evidence_is_cut_at_100_utf16_units_and_a_lone_surrogate_is_replaced(tmp_path, length, end):
-    text = "e" * length + end
-    row = scored(tmp_path, {"a": (ERROR, {}, {"result": {"isError": True, "content": [
-        {"type": "text", "text": text}]}})})["a"]  # fmt: skip
-    kept = text.encode("utf-16-le")[:200].decode("utf-16-le", "replace")
-    assert row["inspector_evidence"][1] == f"Error message: {kept}"
-    assert row["seed_evidence"][-1] == f"Error message: {kept}"
+def test_evidence_is_cut_at_100_utf16_units_and_a_lone_surrogate_is_replaced(tmp_path):
+    ends = ("", " tail", "\U0001f600 tail", "x\U0001f600")
+    texts = ["e" * length + end for length in (98, 99, 100, 101) for end in ends]
+    errors = {
+        text: {"result": {"isError": True, "content": [{"type": "text", "text": text}]}}
+        for text in texts
+    }
+    rows = scored(tmp_path, {text: (ERROR, {}, error) for text, error in errors.items()})
+    assert rows.keys() == set(texts)
+    for text, row in rows.items():
+        kept = text.encode("utf-16-le")[:200].decode("utf-16-le", "replace")
+        assert row["inspector_evidence"][1] == f"Error message: {kept}"
+        assert row["seed_evidence"][-1] == f"Error message: {kept}"
 
 
 def test_an_error_longer_than_the_decoder_keeps_is_examined_to_its_end(tmp_path):
