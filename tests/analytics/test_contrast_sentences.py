@@ -99,7 +99,8 @@ PRICED = row("argument", "unit", "equals", "k")
             group(**EMPTY, sampled=True),
             f"when `zone` is empty: {COUNTS} (in a sample of the sessions)",
         ),
-        (group(also_worked=20), "the same arguments work in other calls (20 of 40 failures)"),
+        (group(also_worked=20), "the arguments of 20 of 40 failing calls work in other calls"),
+        (group(also_worked=40), "the arguments of all 40 failing calls work in other calls"),
         (group(also_worked=19), None),
     ],
 )

@@ -334,9 +334,19 @@ def test_the_example_has_the_most_frequent_arguments_of_its_message(asked, answe
 
 @pytest.mark.parametrize("kind", ["misconfigured", "unavailable", "account", "client"])
 def test_a_title_that_names_an_uncertain_cause_says_so(kind):
-    said = problems.title({"kind": kind, "uncertain": True})
-    assert said == f"probably {problems.title({'kind': kind, 'uncertain': False})}"
+    row = {"kind": kind, "fault": "tool", "uncertain": False}
+    assert problems.title(row | {"uncertain": True}) == f"probably {problems.title(row)}"
     assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
+
+
+def test_a_problem_says_what_is_unavailable_what_else_failed_and_where_the_fault_is(asked):
+    network, lacking = asked(MOSTLY_OFFLINE)
+    assert problems.title(network) == "network unavailable"
+    assert problems.title(network | {"fault": "upstream"}) == "upstream unavailable"
+    assert problems.number(network) == "5 of 9 calls; the other 4 failed, too"
+    assert problems.number(network | {"ok": 4}) == "5 of 9 calls"
+    assert problems.number(network | {"affected": 9}) == "9 of 9 calls"
+    assert problems.blame(lacking) == "fault: tool (95% sure), in how it is set up"
 
 
 @pytest.mark.slow
@@ -417,8 +427,8 @@ def test_a_limit_of_the_servers_own_is_a_problem_of_its_own_and_not_surely_the_c
     own, rejected = asked(POLICY)
     assert (own["affected"], rejected["affected"]) == (40, 9)
     assert problems.blame(own) == (
-        "fault: probably caller (79% sure); the limit or policy is the server's own, and its "
-        "operator may change it"
+        "fault: probably caller (79% sure), or the server's operator, who can change this limit "
+        "or rule"
     )
     assert problems.blame(rejected) == "fault: caller (95% sure)"
 
@@ -456,7 +466,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     )
     assert (first["affected"], first["calls"]) == (2, 2)
     assert first["message"] == "API_KEY is missing"
-    assert problems.blame(first).startswith("fault: client, which configures the server")
+    assert problems.blame(first).startswith("fault: client, in how it starts the server")
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
     assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)
@@ -475,7 +485,7 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
     assert [row["kind"] for row in found] == ["start", "caller"]
     assert problems.number(found[0]) == (
-        "2 of 9 starts failed (crashed); 1 of them after server/discover, which clients of newer "
+        "2 of 9 (crashed); 1 of them after server/discover, which clients of newer "
         "revisions send first"
     )
 
@@ -492,8 +502,8 @@ def test_failed_starts_are_a_problem_per_cause_unless_none_worked(tmp_path):
         (row["servers"], problems.statement(row).partition(";")[0]) for row in found.to_dicts()
     ] == [
         (["d"], "never started, 3 of 3 starts failed (crashed)"),
-        (["s"], "failed starts, 2 of 4 starts failed (crashed)"),
-        (["e", "s"], "failed starts, 2 of 6 starts failed (crashed)"),
+        (["s"], "failed starts, 2 of 4 (crashed)"),
+        (["e", "s"], "failed starts, 2 of 6 (crashed)"),
     ]
 
 
@@ -537,6 +547,34 @@ def test_a_server_that_crashed_once_stands_above_a_few_rejected_calls(tmp_path):
     rows = traffic("t", 9, kind=REJECTED)
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl()
     assert found["kind"].to_list() == ["crash", "caller"]
+
+
+@pytest.mark.slow
+def test_a_crash_during_a_call_costs_the_calls_of_a_session_and_says_why(tmp_path):
+    recordings = [life("s", recording=str(n), last_words="out of memory") for n in range(12)]
+    lost = failure(None, reason="server_crash", outcome="no_response", error_text=None)
+    rows = [call(n, **(REJECTED if i < 3 else OK)) for n in range(12) for i in range(9)]
+    rows += [call(n, **lost) for n in range(2)]
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    assert [row["kind"] for row in found] == ["tool_failures", "caller"]
+    assert problems.message(found[0]) == "(never answered) out of memory"
+
+
+@pytest.mark.slow
+def test_rejected_calls_do_not_show_whether_a_service_can_be_reached(tmp_path):
+    dead = traffic("t", 3, 3, kind=NO_HOST, server="dead") + traffic(
+        "t", 27, 27, REJECTED, server="dead"
+    )
+    found = ranks(
+        tmp_path, dead + traffic("t", 8, kind=NO_HOST | {"template": "no route"}, server="alive")
+    )
+    assert found[1:] == [["dead"], ["alive"]]
+
+
+@pytest.mark.slow
+def test_a_tool_that_lacks_a_program_in_every_call_stands_above_a_tool_that_often_fails(tmp_path):
+    pdf = lacking("pdf", 6, 0) + traffic("u", 0)
+    assert ranks(tmp_path, pdf + traffic("t", 11, 80, server="often")) == [["s"], ["often"]]
 
 
 @pytest.fixture(scope="module")
@@ -697,6 +735,10 @@ def test_a_program_is_perhaps_not_missing_if_the_tool_works_in_the_same_sessions
     assert works["certainty"] == pytest.approx(69.9)
     assert (hardly["uncertain"], hardly["certainty"]) == (False, 95.0)
 
+
+MOSTLY_OFFLINE = SERVERS.add(
+    [*traffic("t", 5, 5, kind=NO_HOST), *[row | {"tool": "t"} for row in lacking("svn", 4, 0)]]
+)
 
 ABSENT = failure("Workbook <path> does not exist", "caller", reason="not_found")
 NEVER_FINDS = SERVERS.add([row for tool in "abc" for row in traffic(tool, 9, 9, ABSENT)])

@@ -131,7 +131,8 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
         worked, calls = row["also_worked"], row["calls"]
         if worked < calls * MOST:
             return None
-        return f"the same arguments work in other calls ({worked:,} of {calls:,} failures)"
+        share = f"all {calls:,}" if worked == calls else f"{worked:,} of {calls:,}"
+        return f"the arguments of {share} failing calls work in other calls"
     facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
     if row["offered"] and not row["absent"]:
         facts[0] += " (a value that the schema offers)"

@@ -9,7 +9,7 @@
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
 -- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
 -- with the most frequent combination of tool, message and arguments. `exception` is what
--- the server wrote to stderr while it answered that call with `message`.
+-- the server wrote to stderr while it answered that call with `message`, or when it crashed.
 WITH attributed AS MATERIALIZED (FROM _failure_kinds),
 tool_sessions AS MATERIALIZED (
     SELECT
@@ -48,15 +48,15 @@ cause_tools AS MATERIALIZED (
     LEFT JOIN no_tools n USING (tool_hash)
 ),
 affected AS MATERIALIZED (
-    SELECT cause, session_hash, count(*)::DOUBLE AS y
+    SELECT cause, session_hash, count(*)::DOUBLE AS y, bool_or(reason = 'server_crash') AS crashed
     FROM (SELECT kind_hash, hash(session) AS session_hash FROM _failed_calls)
-    JOIN (SELECT kind_hash, cause FROM attributed) USING (kind_hash)
+    JOIN (SELECT kind_hash, cause, reason FROM attributed) USING (kind_hash)
     GROUP BY cause, session_hash
 ),
 rates AS (
     SELECT
         cause, sum(ended)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
-        count(*) FILTER (y > 0) AS sessions, sum(sqrt(coalesce(y, 0))) AS weighted,
+        count(*) FILTER (y > 0) AS sessions, count(*) FILTER (crashed) AS crashes, sum(sqrt(coalesce(y, 0))) AS weighted,
         _interval(_moments(greatest(ended, coalesce(y, 0)), coalesce(y, 0))) AS share
     FROM (
         SELECT t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok
@@ -238,10 +238,14 @@ other_clients AS (
     ) < 0.5 * (sum(failed_after) / sum(after) - sum(failed_before) / sum(before))
 ),
 server_calls AS (
-    SELECT cause, sum(weighted) AS weighted, sum(calls) AS calls, sum(ok) AS ok
+    SELECT
+        cause, sum(weighted) AS weighted, sum(calls) AS calls, sum(ok) AS ok,
+        sum(sessions) AS sessions
     FROM (SELECT DISTINCT cause, server FROM cause_tools) c
     JOIN (
-        SELECT server, sum(sqrt(calls)) AS weighted, sum(calls) AS calls, sum(ok) AS ok
+        SELECT
+            server, sum(sqrt(calls)) AS weighted, sum(calls) AS calls, sum(ok) AS ok,
+            count(*) AS sessions
         FROM (
             SELECT server, session, sum(calls)::DOUBLE AS calls, sum(ok) AS ok
             FROM usage
@@ -251,6 +255,20 @@ server_calls AS (
     ) u ON u.server IS NOT DISTINCT FROM c.server
     GROUP BY cause
 ),
+-- Calls to the cause's tools that were rejected before they reached what the cause is about.
+rejections AS (
+    SELECT t.cause, sum(r.rejected) AS rejected
+    FROM cause_tools t
+    JOIN causes USING (cause)
+    JOIN (
+        SELECT tool_hash, sum(calls) AS rejected
+        FROM attributed
+        WHERE fault = 'caller'
+        GROUP BY tool_hash
+    ) r USING (tool_hash)
+    WHERE kind IN ('misconfigured', 'unavailable', 'account')
+    GROUP BY t.cause
+),
 failures AS (
     SELECT
         causes.cause AS cause, kind, servers, tools, unlisted, unlisted_calls, fault, uncertain, suspected, reason, certainty, hidden_certainty, affected,
@@ -259,12 +277,20 @@ failures AS (
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
         since, client_changed, from_start, first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
-        input.error AS input_error, left(e.error_text, 300) AS message, left(e.stderr_error, 300) AS exception, e.verdict,
+        input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
         e.call_id AS call_id,
-        r.weighted * (0.25 + 0.75 * least(1, rate)) * (1 + r.weighted / n.weighted)
-            * CASE WHEN n.ok = 0 AND 3 * affected >= n.calls THEN 1.5 ELSE 1 END
-            * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5
-                WHEN reason = 'server_crash' THEN 2 ELSE 1 END AS size
+        least(1, affected / greatest(1, r.calls - coalesce(rejected, 0))) AS reached_rate,
+        r.weighted * (0.25 + 0.75 * reached_rate) * (1 + r.weighted / n.weighted)
+            * CASE WHEN n.ok = 0 AND 3 * affected >= n.calls
+                    OR kind IN ('misconfigured', 'unavailable', 'account')
+                        AND r.ok = 0 AND 3 * reached_rate >= 1 AND affected >= 5
+                THEN 1.5 ELSE 1 END
+            * CASE WHEN template LIKE '(no text%' AND kind = 'unclear' THEN 0.5 ELSE 1 END AS size_of_calls,
+        -- A crash costs as many calls as a session has.
+        CASE WHEN reason = 'server_crash' THEN greatest(
+            2 * size_of_calls,
+            1.5 * crashes * n.weighted / n.sessions * (0.25 + 0.75 * crashes / n.sessions)
+        ) ELSE size_of_calls END AS size
     FROM causes
     JOIN server_calls n USING (cause)
     JOIN rates r USING (cause)
@@ -274,9 +300,16 @@ failures AS (
     JOIN named USING (cause)
     JOIN shares USING (cause)
     LEFT JOIN inputs USING (cause)
+    LEFT JOIN rejections USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
-    LEFT JOIN (SELECT call_id, error_text, stderr_error, verdict FROM calls) e ON e.call_id = x.call_id
+    LEFT JOIN (
+        SELECT
+            call_id, error_text, verdict,
+            coalesce(stderr_error, CASE WHEN reason = 'server_crash' THEN last_words END) AS exception
+        FROM calls
+        LEFT JOIN (SELECT recording, last_words FROM recordings) USING (recording)
+    ) e ON e.call_id = x.call_id
 ),
 broken AS (
     SELECT
@@ -355,7 +388,7 @@ weighed AS (
         WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1
         WHEN 'account' THEN 0.8 WHEN 'client' THEN 0.7 WHEN 'unclear' THEN 0.5
-        WHEN 'contract' THEN 0.4 WHEN 'unmarked' THEN 0.4 WHEN 'caller' THEN 0.2 ELSE 0.05
+        WHEN 'contract' THEN 0.4 WHEN 'unmarked' THEN 0.6 WHEN 'caller' THEN 0.15 ELSE 0.05
     END) AS impact
     FROM problems
 )

@@ -17,7 +17,7 @@ TITLES: Final[Mapping[str, str]] = {
     "noise": "output on stdout that is not MCP",
     "tool_failures": "tool failures",
     "misconfigured": "misconfigured",
-    "unavailable": "network or upstream unavailable",
+    "unavailable": "upstream unavailable",
     "account": "rejected credentials, rights or quota",
     "client": "client lacks a capability",
     "caller": "rejected calls",
@@ -56,7 +56,8 @@ _CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"}
 def title(row: Mapping[str, Any]) -> str:
     """Return a problem's title; "probably" precedes a title that names an uncertain cause."""
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
-    return f"{probably}{TITLES[row['kind']]}"
+    is_network = row["kind"] == "unavailable" and row["fault"] == Fault.NETWORK
+    return f"{probably}{'network unavailable' if is_network else TITLES[row['kind']]}"
 
 
 _LIVES: Final[Mapping[str, str]] = {
@@ -81,26 +82,32 @@ def subject(row: Mapping[str, Any]) -> str:
 def number(row: Mapping[str, Any]) -> str:
     """Return the number of affected calls out of all calls."""
     if row["kind"] in _LIVES:
-        noun = _LIVES[row["kind"]]
+        # The title of failed starts names the unit.
+        total = (
+            f"{row['calls']:,}"
+            if row["kind"] == "start"
+            else count(row["calls"], _LIVES[row["kind"]])
+        )
         has_reason = row["reason"] is not None and row["kind"] != "crash"
         why = f" ({row['reason'].replace('_', ' ')})" if has_reason else ""
-        failed = " failed" if row["kind"] in {"not_started", "start"} else ""
+        failed = " failed" if row["kind"] == "not_started" else ""
         probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
         during = f", during {row['method']}" if row["method"] else ""
-        return f"{row['affected']:,} of {count(row['calls'], noun)}{failed}{why}{during}{probed}"
+        return f"{row['affected']:,} of {total}{failed}{why}{during}{probed}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
-    worked = "; none worked" if row["ok"] == 0 else ""
-    return f"{row['affected']:,} of {count(row['calls'], 'call')}{worked}"
+    others = row["calls"] - row["affected"]
+    failed = f"; the other {others:,} failed, too" if row["ok"] == 0 and others > 0 else ""
+    return f"{row['affected']:,} of {count(row['calls'], 'call')}{failed}"
 
 
 def blame(row: Mapping[str, Any]) -> str:
     """Return the party at fault for a problem, with the certainty."""
     sure = certain(row["certainty"])
-    named = f"{row['fault']}{sure}"
+    named = f"{row['fault']}{sure}{_in_what(row)}"
     if row["uncertain"]:
-        look = _OWN_POLICY if row["reason"] == "server_policy" else _LOOK
-        named = f"probably {named}; {look}"
+        look = _OWN_POLICY if row["reason"] == "server_policy" else f"; {_LOOK}"
+        named = f"probably {named}{look}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
         return f"the tool does not mark them as errors{marked}; their cause: {named}"
@@ -108,13 +115,20 @@ def blame(row: Mapping[str, Any]) -> str:
         suspected = row["suspected"]
         perhaps = f", perhaps {suspected}{sure}" if suspected else ""
         return f"fault: {UNKNOWN}{perhaps}; {_LOOK}"
-    if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
-        named = f"{named}, which configures the server"
     also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
     return f"fault: {named}{also}"
 
 
-_OWN_POLICY: Final = "the limit or policy is the server's own, and its operator may change it"
+def _in_what(row: Mapping[str, Any]) -> str:
+    """Return the part of a server or client that is at fault, if the kind of problem says so."""
+    if row["kind"] == "misconfigured":
+        return ", in how it is set up"
+    if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
+        return ", in how it starts the server"
+    return ""
+
+
+_OWN_POLICY: Final = ", or the server's operator, who can change this limit or rule"
 _LOOK: Final = "check the example"
 
 
@@ -202,10 +216,20 @@ def statement(row: Mapping[str, Any]) -> str:
 def message(row: Mapping[str, Any], limit: int = 200) -> str | None:
     """Return a problem's most frequent message, and the exception that it hides, if any."""
     text = row["message"] or row["template"]
-    no_text = text is not None and text.startswith(NO_TEXT)
-    if text is not None and row["exception"] is not None and hides_exception(text):
+    if text is not None and text.startswith(NO_TEXT):
+        text = _NEVER_ANSWERED.get(text, text)
+        if row["exception"] is not None:
+            text = f"{text} {row['exception']}"
+    elif text is not None and row["exception"] is not None and hides_exception(text):
         text = f"{text}; on stderr: {row['exception']}"
-    return None if text is None else shown(text.replace("_", " ") if no_text else text, limit)
+    return None if text is None else shown(text, limit)
+
+
+_NEVER_ANSWERED: Final = {
+    f"{NO_TEXT}no_response)": "(never answered)",
+    f"{NO_TEXT}timeout)": "(not answered before the client's time limit)",
+}
+"""Maps templates of calls without an answer to words."""
 
 
 def affected(row: Mapping[str, Any]) -> str:
