@@ -73,6 +73,27 @@ def test_a_failed_call_shows_what_calls_that_fail_alike_have_in_common(tmp_path:
     assert "Other calls to the tool" not in str(store.show(worked))
 
 
+@pytest.mark.parametrize(
+    ("failure", "fault"),
+    [
+        ("misconfigured", "fault: client: the server's start failed (misconfigured: arguments,"),
+        (None, "fault: tool (the tool or its server)"),
+    ],
+)
+def test_a_call_that_a_crash_left_unanswered_shows_why(tmp_path: Path, failure, fault):
+    crash = built_stores.FAILED | {"outcome": "no_response", "reason": "server_crash"}
+    calls = [built_stores.call("a", None, method="initialize", fault="tool", **crash)]
+    calls.append(built_stores.call("b"))
+    ends = {"server": "s", "start_failure": failure, "last_words": "API_KEY is not set"}
+    recordings = [{"recording": name} | ends for name in ("a", "b")]
+    store = built_stores.build(tmp_path / "s", calls, recordings=recordings)
+    unanswered, worked = ids(store)
+    shown = str(store.show(unanswered))
+    assert f"  reason server_crash, {fault}" in shown
+    assert "  last on stderr: API_KEY is not set\n" in shown
+    assert store.show(worked).crash is None
+
+
 def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store):
     found = store.show(ids(store)[0])
     words = str(found)

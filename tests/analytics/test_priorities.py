@@ -334,15 +334,13 @@ def test_the_example_has_the_most_frequent_arguments_of_its_message(asked, answe
 
 @pytest.mark.parametrize("kind", ["misconfigured", "unavailable", "account", "client"])
 def test_a_title_that_names_an_uncertain_cause_says_so(kind):
-    row = {"kind": kind, "fault": "tool", "uncertain": False}
-    assert problems.title(row | {"uncertain": True}) == f"probably {problems.title(row)}"
+    said = problems.title({"kind": kind, "uncertain": True})
+    assert said == f"probably {problems.title({'kind': kind, 'uncertain': False})}"
     assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
 
 
-def test_a_problem_says_what_is_unavailable_what_else_failed_and_where_the_fault_is(asked):
+def test_a_problem_says_what_else_failed_and_where_the_fault_is(asked):
     network, lacking = asked(MOSTLY_OFFLINE)
-    assert problems.title(network) == "network unavailable"
-    assert problems.title(network | {"fault": "upstream"}) == "upstream unavailable"
     assert problems.number(network) == "5 of 9 calls; the other 4 failed, too"
     assert problems.number(network | {"ok": 4}) == "5 of 9 calls"
     assert problems.number(network | {"affected": 9}) == "9 of 9 calls"
@@ -743,6 +741,41 @@ MOSTLY_OFFLINE = SERVERS.add(
 ABSENT = failure("Workbook <path> does not exist", "caller", reason="not_found")
 NEVER_FINDS = SERVERS.add([row for tool in "abc" for row in traffic(tool, 9, 9, ABSENT)])
 FINDS = SERVERS.add([row for tool in "abc" for row in traffic(tool, 9, 9 + (tool == "a"), ABSENT)])
+LOCAL = failure(
+    "dial tcp <ip>: connection refused",
+    "upstream",
+    reason="dependency_down",
+    error_text="dial tcp 127.0.0.1:6443: connection refused",
+)
+ELSEWHERE = LOCAL | {"error_text": "dial tcp 10.0.0.7:6443: connection refused"}
+NEVER_REACHED = SERVERS.add(traffic("t", 9, 9, LOCAL))
+REACHED_ONCE = SERVERS.add(traffic("t", 9, 10, LOCAL))
+NEVER_REACHED_ELSEWHERE = SERVERS.add(traffic("t", 9, 9, ELSEWHERE))
+
+
+def test_a_local_service_that_no_call_has_reached_may_have_another_address(asked):
+    [never], [once], [other] = map(asked, (NEVER_REACHED, REACHED_ONCE, NEVER_REACHED_ELSEWHERE))
+    assert problems.blame(never) == (
+        "fault: probably upstream (79% sure); no call ever reached it, so check the address in the "
+        "server's settings"
+    )
+    assert problems.blame(once) == problems.blame(other) == "fault: upstream (95% sure)"
+
+
+DENIED = failure("<path> is not writable", reason="misconfig_or_missing_dependency")
+FOLLOWS = failure(
+    "<path> does not exist",
+    reason="misconfig_or_missing_dependency",
+    rule="verdict.misconfig.denied-before",
+)
+CONSEQUENCES = SERVERS.add([*traffic("new", 1, 1, DENIED), *traffic("read", 9, 9, FOLLOWS)])
+
+
+def test_the_example_is_the_cause_and_not_its_consequence(asked):
+    [row] = asked(CONSEQUENCES)
+    assert (row["affected"], row["template"]) == (10, DENIED["template"])
+
+
 TWO_TOOLS = SERVERS.add([row for tool in "ab" for row in traffic(tool, 9, 9, ABSENT)])
 
 

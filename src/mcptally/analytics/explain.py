@@ -127,6 +127,7 @@ def _explanations(
         frame.get_column(Calls.attempt_of.name).drop_nulls().unique().to_list(),
     )
     repetitions = _rows_by(store, "of_call", _REPETITIONS, ids)
+    crashes = _rows_by(store, "of_call", _CRASHES, ids)
     scores = (
         _rows_by(
             store,
@@ -156,6 +157,7 @@ def _explanations(
             attempts=attempts.get(call["attempt_of"], []),
             seed=scores[call["call_id"]][0] if seed else None,
             repetition=next(iter(repetitions.get(call["call_id"], ())), None),
+            crash=next(iter(crashes.get(call["call_id"], ())), None),
         )
         for call, frames, judgement in zip(
             frame.iter_rows(named=True), recorded, judgements, strict=True
@@ -245,6 +247,13 @@ SELECT
 FROM kept k
 JOIN tools t ON t.server IS NOT DISTINCT FROM k.server AND t.tool = k.tool
 WHERE call_id IN (SELECT unnest(?))
+"""
+_CRASHES: Final = """
+SELECT call_id AS of_call, start_failure, last_words
+FROM calls
+JOIN recordings USING (recording)
+WHERE call_id IN (SELECT unnest(?)) AND outcome = 'no_response'
+    AND (start_failure IS NOT NULL OR (reason = 'server_crash' AND last_words IS NOT NULL))
 """
 _REPLIES: Final = """
 SELECT call_id, file, line, seq, "index" FROM messages

@@ -12,7 +12,7 @@ from mcptally.analytics import contrasts, notebook
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.tables.outcomes import FAULTS, OUTCOMES, UNKNOWN, VERDICTS, Verdict
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, VERDICTS, Verdict
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
@@ -62,6 +62,9 @@ class Explanation:
     """Numbers of the tool's completed calls: calls with the same arguments, how many of these
     failed, calls with other arguments, and how many of these worked. None if this call's outcome or
     arguments are unknown."""
+    crash: dict[str, Any] | None = None
+    """Why the server's start failed (`start_failure`, null if it started), and its `last_words`.
+    None unless the server crashed before it answered this call, or failed to start."""
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; not set by `explain_calls`."""
 
@@ -265,7 +268,14 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"Verdict: none, because {why}"
         return
     yield f"Verdict: {call['verdict']}: {VERDICTS[call['verdict']].format(_addressee(call))}"
-    yield f"  reason {call['reason']}, fault: {call['fault'] or UNKNOWN}{_meaning_of_fault(call)}"
+    fault, meaning = call["fault"] or UNKNOWN, _meaning_of_fault(call)
+    if found.crash and (failure := found.crash["start_failure"]):
+        # The finding about the failed start names this fault, too.
+        fault, why = START_FAILURES[failure]
+        meaning = f": the server's start failed ({failure.replace('_', ' ')}: {why})"
+    yield f"  reason {call['reason']}, fault: {fault}{meaning}"
+    if found.crash and found.crash["last_words"]:
+        yield f"  last on stderr: {found.crash['last_words']}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["certainty"] is not None:
         yield f"  certainty {percent(call['certainty'])} %: {_meaning_of_certainty(call)}"

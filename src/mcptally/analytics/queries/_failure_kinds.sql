@@ -12,6 +12,12 @@ WITH kinds AS MATERIALIZED (
             THEN any_value(input_schema_error) END AS input_error,
         CASE WHEN any_value(input_schema_state) = 'invalid'
             THEN any_value(input_schema_path) END AS input_path,
+        -- The call failed because an earlier call was denied access to the same file.
+        bool_and(rule IS NOT DISTINCT FROM 'verdict.misconfig.denied-before') AS follows,
+        coalesce(regexp_matches(
+            any_value(CASE WHEN fault = 'upstream' THEN error_text END),
+            '\b(?:localhost|127\.\d+\.\d+\.\d+)\b|\[::1\]'
+        ), false) AS is_local,
         count(*) AS calls, min(requested_at) AS first_seen, max(requested_at) AS last_seen,
         min(call_id) AS call_id
     FROM _failed_calls
@@ -86,15 +92,17 @@ claims AS MATERIALIZED (
         words,
         arg_max({fault: fault, reason: reason, sure: sure}, (calls, coalesce(reason, ''), coalesce(fault, ''))) AS claim,
         (claim).sure / sum(calls) AS certainty,
-        sum(calls) >= 3 AND any_value(texts) <= 2 AND 2 * sum(unsure) > sum(calls) AS doubtful
+        sum(calls) >= 3 AND any_value(texts) <= 2 AND 2 * sum(unsure) > sum(calls) AS doubtful,
+        2 * sum(local) > sum(calls) AS is_local
     FROM (
         SELECT
             words, fault, arg_min(reason, (-calls, reason)) AS reason, sum(calls) AS calls,
-            sum(sure) AS sure, sum(unsure) AS unsure
+            sum(sure) AS sure, sum(unsure) AS unsure, sum(local) AS local
         FROM (
             SELECT
                 words, fault, reason, sum(calls) AS calls, sum(certainty * calls) AS sure,
-                sum(CASE WHEN certainty < 85 THEN calls ELSE 0 END) AS unsure
+                sum(CASE WHEN certainty < 85 THEN calls ELSE 0 END) AS unsure,
+                sum(CASE WHEN is_local THEN calls ELSE 0 END) AS local
             FROM grouped
             GROUP BY words, fault, reason
         )
@@ -113,6 +121,7 @@ contradictable AS MATERIALIZED (
     FROM grouped
     JOIN claims USING (words)
     WHERE (claim).reason IN ('misconfig_or_missing_dependency', 'not_found')
+        OR ((claim).fault = 'upstream' AND claims.is_local)
 ),
 used AS NOT MATERIALIZED (
     SELECT
@@ -123,7 +132,7 @@ others AS (
     SELECT words, count(*) AS tools, sum(ok) AS ok
     FROM contradictable
     JOIN (SELECT tool_hash, sum(ok) AS ok FROM used GROUP BY tool_hash) USING (tool_hash)
-    WHERE reason = 'not_found'
+    WHERE reason <> 'misconfig_or_missing_dependency'
     GROUP BY words
 ),
 beside AS (
@@ -132,22 +141,24 @@ beside AS (
         SELECT DISTINCT words, tool_hash, hash(session) AS session_hash
         FROM _failed_calls
         JOIN (SELECT kind_hash, words FROM grouped) USING (kind_hash)
-        SEMI JOIN (SELECT words FROM contradictable WHERE reason <> 'not_found') USING (words)
+        SEMI JOIN (SELECT words FROM contradictable WHERE reason = 'misconfig_or_missing_dependency')
+            USING (words)
     )
     JOIN used USING (tool_hash, session_hash)
     GROUP BY words
 ),
 judged AS MATERIALIZED (
     SELECT
-        g.* EXCLUDE (fault, reason, certainty), (c.claim).reason AS reason,
+        g.* EXCLUDE (fault, reason, certainty, is_local), (c.claim).reason AS reason,
         (c.claim).fault AS suspected,
         -- Something is missing although the tool works in the same sessions; none of several
-        -- tools has ever found what callers name; or the operator can also change what is refused.
+        -- tools has ever found what callers name; the operator can also change what is refused; or
+        -- nothing has ever answered at an address of the same machine, which may be a wrong setting.
         CASE (c.claim).reason
             WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
             WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
             WHEN 'server_policy' THEN true
-            ELSE false
+            ELSE suspected = 'upstream' AND c.is_local AND ok = 0
         END AS contradicted,
         CASE WHEN suspected IS NULL THEN NULL
             WHEN contradicted AND (c.claim).reason = 'misconfig_or_missing_dependency'
@@ -259,6 +270,6 @@ common AS (
 SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, kind_hash, kind, server, tool,
     tool_hash, fault, suspected, reason, certainty, uncertain, hidden, hidden_certainty, template,
-    typical, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path
+    typical, follows, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path
 FROM caused c
 LEFT JOIN common USING (own_cause)

@@ -146,14 +146,16 @@ inputs AS (
     )
     GROUP BY cause
 ),
--- The most frequent template with the fault of most calls represents the cause.
+-- The most frequent template with the fault of most calls represents the cause, unless its calls
+-- failed because of others.
 templates AS (
     SELECT
-        cause, count(*) AS templates, arg_max(template, (agrees, calls, template)) AS template,
+        cause, count(*) AS templates, arg_max(template, (agrees, direct, calls, template)) AS template,
         max(agrees) AS agrees
     FROM (
         SELECT
-            cause, template, sum(a.calls) AS calls, a.fault IS NOT DISTINCT FROM c.fault AS agrees
+            cause, template, sum(a.calls) AS calls, a.fault IS NOT DISTINCT FROM c.fault AS agrees,
+            bool_or(NOT follows) AS direct
         FROM attributed a
         JOIN causes c USING (cause)
         GROUP BY cause, template, agrees

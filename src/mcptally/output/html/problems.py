@@ -17,7 +17,7 @@ TITLES: Final[Mapping[str, str]] = {
     "noise": "output on stdout that is not MCP",
     "tool_failures": "tool failures",
     "misconfigured": "misconfigured",
-    "unavailable": "upstream unavailable",
+    "unavailable": "service unavailable",
     "account": "rejected credentials, rights or quota",
     "client": "client lacks a capability",
     "caller": "rejected calls",
@@ -56,8 +56,7 @@ _CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"}
 def title(row: Mapping[str, Any]) -> str:
     """Return a problem's title; "probably" precedes a title that names an uncertain cause."""
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
-    is_network = row["kind"] == "unavailable" and row["fault"] == Fault.NETWORK
-    return f"{probably}{'network unavailable' if is_network else TITLES[row['kind']]}"
+    return f"{probably}{TITLES[row['kind']]}"
 
 
 _LIVES: Final[Mapping[str, str]] = {
@@ -106,7 +105,9 @@ def blame(row: Mapping[str, Any]) -> str:
     sure = certain(row["certainty"])
     named = f"{row['fault']}{sure}{_in_what(row)}"
     if row["uncertain"]:
-        look = _OWN_POLICY if row["reason"] == "server_policy" else f"; {_LOOK}"
+        is_upstream = row["fault"] == Fault.UPSTREAM and row["ok"] == 0
+        look = _NEVER_REACHED if is_upstream else f"; {_LOOK}"
+        look = _OWN_POLICY if row["reason"] == "server_policy" else look
         named = f"probably {named}{look}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
@@ -129,6 +130,7 @@ def _in_what(row: Mapping[str, Any]) -> str:
 
 
 _OWN_POLICY: Final = ", or the server's operator, who can change this limit or rule"
+_NEVER_REACHED: Final = "; no call ever reached it, so check the address in the server's settings"
 _LOOK: Final = "check the example"
 
 
