@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from mcptally.analytics.contrasts import by_group, of_problem, of_tools_with
 from tests.analytics.built_stores import (
     BEGAN,
     FAILED,
@@ -295,3 +296,17 @@ def test_a_filter_by_tool_gives_the_rows_of_the_whole_answer(answers):
         assert store.ask("contrasts", server=server, tool="t").pl().to_dicts() == answers.of(
             server, "contrasts"
         )
+
+
+@pytest.mark.slow
+def test_contrasts_of_some_tools_are_those_of_all_tools(sample_store):
+    problems = sample_store.ask("priorities").pl().to_dicts()
+    every = by_group(sample_store.ask("contrasts").pl().drop("not_compared").to_dicts())
+    some = {
+        group: {name: row[name] for name in row if name != "not_compared"}
+        for group, row in of_tools_with(problems[:3], sample_store.sql).items()
+    }
+    assert 0 < len(some) < len(every)
+    assert some == {group: every[group] for group in some}
+    for problem in problems[:3]:
+        assert of_problem(problem, some) == of_problem(problem, every)

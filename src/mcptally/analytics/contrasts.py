@@ -3,14 +3,19 @@
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.redaction.display import clean_line, cut, mask_text
+
+if TYPE_CHECKING:
+    from mcptally.analytics.answer import Answer
 
 MOST: Final = 0.5
 """A group is flaky if at least this share of its failing calls has arguments that worked in other
 calls."""
+_LEAST: Final = 5
+"""Minimum number of failed calls in a group, and of calls to its tool that worked."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -151,6 +156,26 @@ Contrasts = Mapping[tuple[str | None, ...], Mapping[str, Any]]
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
     """Map each group (server, tool, template, verdict) to its row in the answer to `contrasts`."""
     return {(row["server"], row["tool"], row["template"], row["verdict"]): row for row in found}
+
+
+def of_tools_with(
+    problems: Sequence[Mapping[str, Any]], sql: "Callable[[str, list[Any]], Answer]"
+) -> Contrasts:
+    """Return the contrasts of the tools in rows of `priorities` that can have one.
+
+    Args:
+        problems: the rows.
+        sql: answers a SELECT with parameters about the store, as `Store.sql`.
+    """
+    tools = {
+        f"{server or ''}\0{tool}"
+        for row in problems
+        if row["affected"] >= _LEAST and (row["ok"] or 0) >= _LEAST
+        for server, tool in itertools.product(row["servers"], row["tools"] or ())
+    }
+    if not tools:
+        return {}
+    return by_group(sql("FROM _contrasts_of(?)", [sorted(tools)]).pl().to_dicts())
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:

@@ -24,6 +24,7 @@ from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.output.html import report
+from mcptally.output.html.answers import Asked
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, is_printable, percent, shown
 from tests.analytics.built_stores import BEGAN, build, call
@@ -136,6 +137,10 @@ def test_the_title_says_how_many_calls_worked_and_why_the_others_did_not(pages):
     text = pages["worse"].read_text()
     assert "<h1>67% of 60 calls got what they asked for</h1>" in text
     assert '<p class="reasons">20 (33%) tool failure</p>' in text
+
+
+def test_totals_are_the_sums_of_the_scores_of_servers(sample_store):
+    assert Asked(sample_store).totals() == Asked(sample_store, {"since": "1970-01-01"}).totals()
 
 
 def test_changes_for_the_worse_come_first_and_show_an_example_call(pages, worse_store):

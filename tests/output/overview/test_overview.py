@@ -25,6 +25,7 @@ from tests import corpus
 from tests.commands import run
 from tests.importers import styles
 from tests.importers.imported_logs import events
+from tests.output.html.parsed_page import parse
 from tests.review import archives
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -155,6 +156,20 @@ def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(samples
         pasted = run(*words[1:])
         assert pasted.returncode == 0, pasted.stderr
         assert call_id in pasted.stdout
+
+
+@pytest.mark.slow
+def test_the_page_has_a_whole_call_of_each_finding_and_commands_for_the_rest(summary):
+    found = overview([summary.path])
+    page = parse(found.page)
+    [finding] = found.answer["findings"]
+    ids = {about["id"] for _, about in page.elements if "id" in about}
+    links = {str(about["href"]) for about in page.named("a")}
+    assert f"call-{finding['call_id']}" in ids
+    assert {link.removeprefix("#") for link in links if link.startswith("#")} <= ids
+    assert not page.named("table")
+    assert f"mcptally report {found.store} -o report.html" in page.commands
+    assert finding["lines"][0] in " ".join(page.plain_text().split())
 
 
 @pytest.mark.slow

@@ -110,6 +110,7 @@ def page_text(
     *,
     base: Store | str | Path | None = None,
     examples: int = 1,
+    whole: bool = True,
 ) -> str:
     """Return the page's text; see `report`.
 
@@ -117,6 +118,7 @@ def page_text(
         asked: answers questions about the store.
         base: an earlier store.
         examples: number of example calls per row.
+        whole: whether to include the tables of tools, errors and so on, with their calls.
     """
     opened = asked.store
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
@@ -124,7 +126,7 @@ def page_text(
     def context() -> dict[str, Any]:
         found = answers.ask(asked, opened_base, examples=examples)
         command_lines = commands.Commands(str(opened.path), filters=found.filters)
-        return _context(opened, found, command_lines, examples)
+        return _context(opened, found, command_lines, examples, whole=whole)
 
     variables = retry_if_replaced(
         [opened] if opened_base is None else [opened, opened_base], context, consistent=True
@@ -242,12 +244,12 @@ def _examples(
 
 
 def _context(
-    store: Store, found: Answers, command_lines: commands.Commands, examples: int
+    store: Store, found: Answers, command_lines: commands.Commands, examples: int, *, whole: bool
 ) -> dict[str, Any]:
     """Return the variables for the template."""
-    parts = sections.sections(found, command_lines)
-    many_servers = found("server_scores").height > 1
-    shown = parts if many_servers else parts | {"servers": None}
+    parts = sections.sections(found, command_lines) if whole else sections.NONE
+    many_servers = found.counts["servers"] > 1
+    shown = parts if many_servers else {**parts, "servers": None}
     problems = priorities.priorities(found)
     behind = [
         calls_on_page.of_problem(store, problem, examples, found.filters) for problem in problems
@@ -259,50 +261,57 @@ def _context(
     for number, ids in enumerate(behind):
         for call in calls.of(ids):
             shown_first.setdefault(call.call_id, number)
-    return {
+    variables: dict[str, Any] = {
+        "whole": whole,
         "calls_shown": calls,
         "behind": behind,
         "shown_first": shown_first,
         "over_time": charts.over_time(found("timeline"), found("change_points")),
         "onsets": headings.onsets(found),
-        **parts,
         "headline": headings.headline(found),
         "reasons": headings.reasons(found),
-        "summary": headings.summary(found, command_lines),
+        "summary": headings.summary(found, command_lines, whole=whole),
         "outcomes": charts.stacked(headings.outcomes(found), 1000),
         "outcome_names": RESULTS,
-        "verdict_names": _VERDICTS,
-        "drift_names": _DRIFTS,
         "priorities": problems,
-        "details": [
-            section if key is None else _anchor(key, section)
-            for section, key in (problem.details(shown) for problem in problems)
-        ],
         "ranking": headings.ranking(found),
-        "no_priorities": headings.no_priorities(found, store.unread),
+        "no_priorities": "" if problems else headings.no_priorities(found, store.unread),
         "unread": in_words(store.unread),
-        "titles": headings.titles(found, parts) | headings.calls(calls),
-        "contents": headings.contents(parts, calls, many_servers=many_servers),
+        "titles": headings.calls(calls),
+        "contents": headings.contents(parts, calls, many_servers=many_servers, whole=whole),
         "many_servers": many_servers,
-        "server_names": sorted(
-            {
-                html_text.name(server)
-                for server in found("tool_scores").get_column("server").unique()
-            }
-        ),
-        "base": found.compared.base if found.compared else "",
-        "omitted_changes": headings.omitted_changes(found),
-        "unused": headings.unused(found),
-        "caveats": caveats.caveats(found),
-        "rule_titles": {rule.id: rule.title for rule in hidden_errors.hidden_error_rules()},
-        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
-        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
-        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
-        "first_call": found.first_call,
-        "last_call": found.last_call,
+        "rest": headings.rest(found),
+        "caveats": caveats.caveats(found, whole=whole),
         "commands": command_lines,
         "store": html_text.shown(command_lines.store),
         "scored_at": str(found.manifest.get("scored_at", ""))[:16].replace("T", " "),
         "scored_by": html_text.shown(str(found.manifest.get("mcptally", "")), 20),
         "rules": html_text.shown(str(found.manifest.get("rules", "")), 40),
     }
+    if whole:
+        variables["titles"] |= headings.titles(found, parts)
+        variables |= parts
+        variables |= {
+            "verdict_names": _VERDICTS,
+            "drift_names": _DRIFTS,
+            "details": [
+                section if key is None else _anchor(key, section)
+                for section, key in (problem.details(shown) for problem in problems)
+            ],
+            "server_names": sorted(
+                {
+                    html_text.name(server)
+                    for server in found("tool_scores").get_column("server").unique()
+                }
+            ),
+            "base": found.compared.base if found.compared else "",
+            "omitted_changes": headings.omitted_changes(found),
+            "unused": headings.unused(found),
+            "rule_titles": {rule.id: rule.title for rule in hidden_errors.hidden_error_rules()},
+            "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
+            "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
+            "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
+            "first_call": found.first_call,
+            "last_call": found.last_call,
+        }
+    return variables

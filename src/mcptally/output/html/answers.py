@@ -9,18 +9,44 @@ from typing import Any, Final
 
 import polars as pl
 
+from mcptally.analytics import contrasts
 from mcptally.analytics.answer import Answer
 from mcptally.analytics.compare import Comparison
 from mcptally.analytics.filters import parse_time
 from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.analytics.store import Store
 
-_COUNTED = (
-    *("calls", "ok", "hidden_errors", "tool_errors", "protocol_errors", "timeouts"),
-    *("no_responses", "cancelled", "input_required", "tasks", "unknown", "business"),
-    *("tool_failures", "infrastructure", "ambiguous", "unlisted_calls", "retries"),
-)
+MAX_PRIORITIES: Final = 10
+"""Maximum number of priorities on the page."""
 
+_COUNTED: Final = (
+    *("calls", "ok", "hidden_errors", "cancelled", "input_required", "tasks", "unknown"),
+    *("business", "tool_failures", "infrastructure", "ambiguous"),
+)
+_TOTALS: Final = f"""
+    WITH used AS (
+        SELECT u.*, n.tool IS NOT NULL AS unlisted
+        FROM (
+            SELECT server, tool, min(first_call) AS first_call, max(last_call) AS last_call,
+                {", ".join(f"sum({name})::BIGINT AS {name}" for name in _COUNTED)}
+            FROM usage
+            GROUP BY server, tool
+        ) u
+        LEFT JOIN _unlisted_names n ON n.server IS NOT DISTINCT FROM u.server AND n.tool = u.tool
+    )
+    SELECT
+        {", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in _COUNTED)},
+        coalesce(sum(calls) FILTER (unlisted), 0)::BIGINT AS unlisted_calls,
+        count(*) FILTER (NOT unlisted) AS tools, min(first_call) AS first_call,
+        max(last_call) AS last_call,
+        (SELECT count(DISTINCT session) FROM usage) AS sessions,
+        (SELECT count(*) FROM (
+            SELECT server FROM usage
+            UNION
+            SELECT server FROM recordings WHERE start IN ('failed', 'unanswered')
+        )) AS servers
+    FROM used
+"""
 _ARCHIVE = """
     SELECT
         count(*) AS recordings,
@@ -80,17 +106,50 @@ class Asked:
         self._mark: Any = None
         self._ask: Callable[[str], Answer] = store.ask
         self._frames: Final[dict[str, pl.DataFrame]] = {}
+        self._contrasts: Final[dict[int, contrasts.Contrasts]] = {}
+        self._totals: Mapping[str, Any] = {}
 
     def __call__(self, question: str) -> pl.DataFrame:
         """Return the answer to a question."""
-        if self._mark != self.store.mark():
-            self._mark = self.store.mark()
-            self._frames.clear()
-            filtered = functools.partial(self.store.ask, **self.filters)
-            self._ask = filtered if self.filters else self.store.keeping()
+        self._forget_if_replaced()
         if question not in self._frames:
             self._frames[question] = self._ask(question).pl()
         return self._frames[question]
+
+    def _forget_if_replaced(self) -> None:
+        if self._mark != self.store.mark():
+            self._mark = self.store.mark()
+            self._frames.clear()
+            self._contrasts.clear()
+            self._totals = {}
+            filtered = functools.partial(self.store.ask, **self.filters)
+            self._ask = filtered if self.filters else self.store.keeping()
+
+    def totals(self) -> Mapping[str, Any]:
+        """Return sums, such as `calls` and `servers`, and the times of the first and last call."""
+        if not self.filters:
+            self._forget_if_replaced()
+            self._totals = self._totals or _row(self.store, _TOTALS)
+            return self._totals
+        servers = self("server_scores")
+        sums = ("unlisted_calls", "tools", "sessions", *_COUNTED)
+        found = servers.select(
+            *(pl.col(name).sum().cast(pl.Int64) for name in sums),
+            pl.col("first_call").min(),
+            pl.col("last_call").max(),
+            servers=pl.len(),
+        )
+        return found.row(0, named=True)
+
+    def contrasts(self, most: int) -> contrasts.Contrasts:
+        """Return what failing calls of the first `most` problems have in common, by group."""
+        if self.filters:
+            return contrasts.by_group(self("contrasts").to_dicts())
+        problems = self("priorities").head(max(most, MAX_PRIORITIES))
+        if problems.height not in self._contrasts:
+            found = contrasts.of_tools_with(problems.to_dicts(), self.store.sql)
+            self._contrasts[problems.height] = found
+        return self._contrasts[problems.height]
 
     def reviewed(self) -> str | None:
         """Return a sentence with the failure rate from a reviewed sample, or None without one."""
@@ -106,10 +165,10 @@ class Answers:
     asked: Asked
     manifest: Mapping[str, Any]
     filters: Mapping[str, Any]
-    counts: dict[str, int]
+    counts: Mapping[str, Any]
+    """Sums over all calls; see `Asked.totals`."""
     first_call: datetime.datetime | None
     last_call: datetime.datetime | None
-    sessions: int
     archive: dict[str, Any]
     more: "MoreExamples"
     compared: Compared | None
@@ -133,19 +192,14 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         QueryError, UsageError: a filter is invalid.
     """
     store, given = answer.store, answer.filters
-    servers = answer("server_scores")
-    sums = servers.select(pl.col(name).sum() for name in _COUNTED).row(0, named=True)
-    times = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
+    totals = answer.totals()
     return Answers(
         asked=answer,
         manifest=store.manifest,
         filters=given,
-        counts={name: int(value or 0) for name, value in sums.items()},
-        first_call=times[0],
-        last_call=times[1],
-        # Except for sessions with a gateway, a session has one server, so the sum counts each
-        # session once.
-        sessions=int(servers.get_column("sessions").sum()),
+        first_call=totals["first_call"],
+        last_call=totals["last_call"],
+        counts=totals,
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
         more=_more(store, examples, given),
         compared=_compared(base.compare(store), given) if base is not None else None,

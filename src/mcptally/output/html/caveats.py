@@ -17,10 +17,10 @@ class Caveat(NamedTuple):
     sentence: str
 
 
-def caveats(answers: Answers) -> list[Caveat]:
-    """Return the limitations of the page's data."""
+def caveats(answers: Answers, *, whole: bool) -> list[Caveat]:
+    """Return the limitations of the data of a page, which is `whole` if it contains tables."""
     return [
-        *_too_little_data(answers),
+        *(_too_little_data(answers) if whole else ()),
         *_filters(answers),
         *_verdict(answers),
         *_sample(answers),

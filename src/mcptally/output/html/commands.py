@@ -91,6 +91,14 @@ class Commands:
         """Return the command that compares this store with a base store."""
         return f"mcptally compare {_path(base)} {self.store} --all"
 
+    def of_everything(self) -> tuple[str, str, str]:
+        """Return the commands that list all problems, write the whole report, and serve pages."""
+        return (
+            self.ask("priorities"),
+            f"mcptally report {self.store} -o report.html",
+            f"mcptally explore {self.store} --open",
+        )
+
     def ask(self, question: str) -> str:
         """Return a command that prints the whole answer to a question, with the page's filters."""
         return f"{self._query} {question}{self._flags} --limit 0"

@@ -59,17 +59,17 @@ def reasons(found: Answers) -> str:
     )
 
 
-def summary(found: Answers, commands: Commands) -> str:
+def summary(found: Answers, commands: Commands, *, whole: bool) -> str:
     """Return the sentences below the title: a single server's rates, the problems, and the data."""
     n = found.counts
     if not n["calls"]:
         return f"The store {shown(commands.store)} has no tool calls."
     sentences: list[str] = []
-    if found("server_scores").height == 1:
+    if whole and n["servers"] == 1:
         sentences += _rates(found("server_scores").row(0, named=True))
     if found.reviewed:
         sentences.append(f"Calls that {found.reviewed}.")
-    if never := found("tool_scores").filter(_NEVER_WORKED).height:
+    if whole and (never := found("tool_scores").filter(_NEVER_WORKED).height):
         sentences.append(
             f"{count(never)} of {count(found('tool_scores').height, 'tool')} never worked."
         )
@@ -81,10 +81,9 @@ def summary(found: Answers, commands: Commands) -> str:
             f"{count(n['unlisted_calls'], 'call')} {verb} of names that the server does not list: "
             f"see the question unlisted_names."
         )
-    servers, tools = found("server_scores").height, found("tool_scores").height
     sentences.append(
-        f"Recorded: {count(n['calls'], 'call')} to {count(tools, 'tool')} on "
-        f"{count(servers, 'server')} in {count(found.sessions, 'session')}, "
+        f"Recorded: {count(n['calls'], 'call')} to {count(n['tools'], 'tool')} on "
+        f"{count(n['servers'], 'server')} in {count(n['sessions'], 'session')}, "
         f"{span(found.first_call, found.last_call)}."
     )
     return " ".join(sentences)
@@ -239,8 +238,18 @@ def calls(on_page: Calls) -> dict[str, str]:
     }
 
 
+def rest(found: Answers) -> str:
+    """Return what a page without tables leaves out."""
+    problems = count(found("priorities").height, "problem")
+    return (
+        f"The commands below list {problems}, and show the tools and servers with their rates and "
+        "intervals, all error texts, hidden errors, latencies, repeated calls, changed "
+        "definitions, context cost, schema violations and protocol findings, with their calls."
+    )
+
+
 def contents(
-    parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool
+    parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool, whole: bool
 ) -> list[tuple[str, str, str | None]]:
     """Return the table of contents: id, name and number of rows of each section on the page."""
     named = (
@@ -257,9 +266,12 @@ def contents(
         ("schemas", "Schemas", parts["violations"]),
         ("findings", "Protocol", parts["findings"]),
         ("calls", "Calls", None),
+        ("more", "The whole report", None),
         ("caveats", "Limits of the data", None),
     )
-    always = {"first", "tools", "caveats"} | ({"calls"} if on_page.by_id else set())
+    always = {"first", "tools" if whole else "more", "caveats"}
+    if on_page.by_id:
+        always.add("calls")
     return [
         (section, title, None if part is None else count(part.total))
         for section, title, part in named

@@ -12,14 +12,13 @@ import polars as pl
 
 from mcptally.analytics import contrasts
 from mcptally.output.html import problems
-from mcptally.output.html.answers import Answers, Compared
+from mcptally.output.html.answers import MAX_PRIORITIES, Answers, Compared
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.sections import Section
 from mcptally.output.html.text import name, shown
 from mcptally.plural import count
 from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 
-MAX_PRIORITIES: Final = 10
 _MAX_WORSE: Final = 6
 
 _SECTIONS: Final[Mapping[str, str]] = {
@@ -112,7 +111,7 @@ def priorities(answers: Answers) -> list[Priority]:
     worse = _worse(answers, answers.compared) if answers.compared else ()
     first = list(itertools.islice(worse, _MAX_WORSE))
     rows = answers("priorities").head(MAX_PRIORITIES - len(first)).to_dicts()
-    shared = contrasts.by_group(answers("contrasts").to_dicts())
+    shared = answers.asked.contrasts(len(rows))
     return [*first, *(_problem(row, shared) for row in rows)]
 
 

@@ -38,6 +38,16 @@ class Section:
     """Command that prints all rows."""
 
 
+NONE: Final[Mapping[str, Section | None]] = {
+    name: Section([], 0, "")
+    for name in (
+        *("tools", "servers", "errors", "hidden", "latency", "drift", "context", "violations"),
+        *("retries", "findings"),
+    )
+} | {"changes": None}
+"""The sections of a page without tables."""
+
+
 def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
     """Return the sections of the page by name.
 

@@ -173,7 +173,7 @@ def _answer_anew(
     state |= {"unknown": inputs.unknown, "logs": inputs.logs_state, "answer": answer}
     found = _known(folder, state, inputs, on_answer)
     found.page.unlink(missing_ok=True)
-    write_page(page_text(asked), found.page)
+    write_page(page_text(asked, whole=False), found.page)
     cache.write(folder, state | {"store": cache.mark(folder)})
     return found
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import polars as pl
-
 from mcptally.analytics import contrasts
 from mcptally.analytics.store import retry_if_replaced
 from mcptally.output.html import problems
@@ -27,32 +25,29 @@ def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
 
 
 def _answer(asked: Asked, most: int) -> dict[str, Any]:
-    servers = asked("server_scores")
-    names = ("calls", "ok", "unknown", "sessions", "tools", *_UNFINISHED)
-    sums = servers.select(pl.col(name).sum() for name in names).row(0, named=True)
-    counts = {name: int(value or 0) for name, value in sums.items()}
-    first, last = servers.select(pl.col("first_call").min(), pl.col("last_call").max()).row(0)
-    if first is None:  # the problem has no calls, because the servers did not start
+    totals = asked.totals()
+    first, last = totals["first_call"], totals["last_call"]
+    if first is None:  # no calls, because the servers did not start
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     counted, values = counted_calls(asked.filters)
     query = f"{_BY_FAULT} AND {counted} GROUP BY ALL ORDER BY ALL"
     by_fault = asked.store.sql(query, params=values).fetchall()
-    shared = contrasts.by_group(asked("contrasts").to_dicts())
+    shown = found.head(most or found.height).to_dicts()
+    shared = asked.contrasts(len(shown))
     return {
-        "servers": servers.height,
-        **{name: counts[name] for name in ("calls", "ok", "sessions", "tools")},
+        **{name: totals[name] for name in ("servers", "calls", "ok", "sessions", "tools")},
         "first": moment(first),
         "last": moment(last),
-        "headline": share_that_worked(counts),
+        "headline": share_that_worked(totals),
         "reviewed": asked.reviewed(),
         "rest": {
             **dict(by_fault),
-            "unfinished": sum(counts[name] for name in _UNFINISHED),
-            "outcome unknown": counts["unknown"],
+            "unfinished": sum(totals[name] for name in _UNFINISHED),
+            "outcome unknown": totals["unknown"],
         },
         "problems": found.height,
-        "findings": [_finding(row, shared) for row in found.head(most or found.height).to_dicts()],
+        "findings": [_finding(row, shared) for row in shown],
     }
 
 

@@ -1,0 +1,321 @@
+-- The rows of `contrasts` about some tools.
+-- Of: wanted
+-- `wanted` lists servers and tools, each joined by a null character; null: all tools.
+WITH read_share AS MATERIALIZED (
+    SELECT least(1.0, 250000 / count(*)) AS share
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s'
+),
+failing_tools AS (
+    SELECT DISTINCT hash(hash(server), hash(tool)) AS tool_hash
+    FROM calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _failed(outcome)
+        AND (wanted IS NULL OR list_contains(wanted, concat(server, chr(0), tool)))
+),
+judged AS MATERIALIZED (
+    SELECT
+        tool_hash,
+        if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
+        hash(session) AS session_hash, hash(arguments) AS arguments_hash,
+        -- Masked values may differ.
+        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable, call_id,
+        server, tool, session, requested_at, latency_ms, outcome, template, verdict, definition,
+        arguments, input_schema_state, input_schema_path, model, client, client_version,
+        server_version, protocol_version, transport, request_bytes
+    FROM (SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls)
+    SEMI JOIN failing_tools USING (tool_hash)
+    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _ended(outcome)
+        AND hash(session) <= (SELECT 18446744073709551615 * share FROM read_share)
+),
+-- Calls with the same arguments in a session are one distinct call.
+distinct_calls AS MATERIALIZED (
+    SELECT
+        tool_hash, class_hash, session_hash, arguments_hash, count(*) AS n,
+        bool_and(comparable) AS comparable, min(call_id) AS call_id
+    FROM judged
+    GROUP BY tool_hash, class_hash, session_hash, arguments_hash
+),
+classes AS MATERIALIZED (
+    SELECT
+        tool_hash, class_hash, sum(n)::BIGINT AS calls, min(call_id) AS call_id, count(*) AS units
+    FROM distinct_calls
+    GROUP BY tool_hash, class_hash
+),
+-- The groups that are examined, and the calls to their tools that worked.
+compared AS MATERIALIZED (
+    SELECT tool_hash, class_hash, count(*) OVER () AS groups
+    FROM classes
+    SEMI JOIN (SELECT tool_hash FROM classes WHERE class_hash = 0 AND units >= 5) USING (tool_hash)
+    WHERE class_hash <> 0 AND units >= 5
+    ORDER BY calls DESC, call_id
+    LIMIT 500
+),
+-- Failing calls whose arguments worked in another call.
+also_worked AS (
+    SELECT tool_hash, class_hash, sum(n)::BIGINT AS also_worked
+    FROM distinct_calls
+    SEMI JOIN compared USING (tool_hash, class_hash)
+    SEMI JOIN (SELECT tool_hash, arguments_hash FROM distinct_calls WHERE class_hash = 0 AND comparable)
+        USING (tool_hash, arguments_hash)
+    WHERE comparable
+    GROUP BY tool_hash, class_hash
+),
+sample AS (
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, call_id
+    FROM distinct_calls
+    SEMI JOIN (
+        SELECT tool_hash, class_hash FROM compared UNION ALL SELECT tool_hash, 0 FROM compared
+    )
+        USING (tool_hash, class_hash)
+    QUALIFY row_number() OVER (
+        PARTITION BY tool_hash, class_hash ORDER BY hash(session_hash, arguments_hash)) <= 300
+),
+units AS MATERIALIZED (
+    SELECT *, row_number() OVER (PARTITION BY tool_hash ORDER BY call_id) - 1 AS unit
+    FROM sample
+),
+-- The calls in the same sessions, in order; filters do not apply to the context of a call.
+neighbours AS MATERIALIZED (
+    SELECT
+        call_id, lag(tool) OVER calls_before AS previous, lag(outcome) OVER calls_before AS ended_as,
+        row_number() OVER calls_before AS place,
+        -- A call without a recorded answer has no known end.
+        max(requested_at + to_milliseconds(latency_ms)) OVER (
+            PARTITION BY session ORDER BY requested_at, call_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS busy_until
+    FROM _archive_calls
+    SEMI JOIN (SELECT DISTINCT session FROM judged) USING (session)
+    WHERE method = 'tools/call' AND dir = 'c2s'
+    WINDOW calls_before AS (PARTITION BY session ORDER BY requested_at, call_id)
+),
+-- The minutes in which tools of a server failed for reasons other than the request.
+bad_minutes AS (
+    SELECT
+        server, time_bucket(INTERVAL 1 MINUTE, requested_at) AS minute, min(tool) AS first_tool,
+        max(tool) AS last_tool
+    FROM _archive_calls
+    WHERE method = 'tools/call' AND dir = 'c2s' AND verdict IN ('infrastructure', 'tool_failure')
+    GROUP BY ALL
+),
+calls_with_other_failures AS MATERIALIZED (
+    SELECT j.call_id
+    FROM judged j
+    JOIN bad_minutes b ON b.server IS NOT DISTINCT FROM j.server
+        AND b.minute = time_bucket(INTERVAL 1 MINUTE, j.requested_at)
+    WHERE b.first_tool <> j.tool OR b.last_tool <> j.tool
+),
+compared_calls AS (
+    SELECT
+        u.unit, j.*, n.* EXCLUDE (call_id),
+        call_id IN (FROM calls_with_other_failures) AS others_fail
+    FROM units u
+    JOIN judged j USING (call_id)
+    JOIN neighbours n USING (call_id)
+),
+surroundings AS MATERIALIZED (FROM _call_facts('compared_calls')),
+moments AS (
+    SELECT
+        tool_hash, unnest(
+            quantile_disc(requested_at, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])) AS moment
+    FROM judged
+    SEMI JOIN compared USING (tool_hash)
+    SEMI JOIN distinct_calls USING (call_id)
+    GROUP BY tool_hash
+),
+documents AS (
+    SELECT tool_hash, arguments_hash, any_value(arguments) AS arguments
+    FROM surroundings
+    GROUP BY tool_hash, arguments_hash
+),
+facts AS (
+    SELECT tool_hash, unit, path, fact
+    FROM (
+        SELECT DISTINCT tool_hash, arguments_hash, path, fact
+        FROM (
+            SELECT
+                tool_hash, arguments_hash, path,
+                unnest(_value_facts(type, said, items, members, number)) AS fact
+            FROM _argument_values('documents')
+        )
+        WHERE fact IS NOT NULL
+    )
+    JOIN units USING (tool_hash, arguments_hash)
+    UNION ALL
+    SELECT tool_hash, unit, path, fact
+    FROM (SELECT tool_hash, unit, unnest(paths) AS path, unnest(facts) AS fact FROM surroundings)
+    WHERE fact IS NOT NULL
+    UNION ALL
+    SELECT tool_hash, unit, NULL, m.words
+    FROM surroundings s
+    JOIN (
+        SELECT
+            DISTINCT tool_hash, moment, 'time since ' || strftime(moment, '%Y-%m-%d %H:%M:%S') AS words
+        FROM moments
+    ) m USING (tool_hash)
+    WHERE s.requested_at >= m.moment
+),
+numbered AS MATERIALIZED (
+    SELECT
+        tool_hash, path, fact AS words, split_part(fact, ' ', 1) AS aspect,
+        split_part(fact, ' ', 2) AS test, substring(fact, length(aspect) + length(test) + 3) AS value,
+        fact_units,
+        -- If facts separate equally well, the first is reported.
+        row_number() OVER (
+            PARTITION BY tool_hash
+            ORDER BY list_position(['argument', 'schema', 'model', 'client', 'client_version',
+                    'server_version', 'protocol_version', 'transport', 'time', 'request_bytes',
+                    'others', 'previous', 'place', 'concurrent', 'latency', 'hour'], aspect),
+                list_position(['empty', 'blank', 'given', 'equals', 'sign', 'items', 'form',
+                    'type', 'at_least', 'longer'], test),
+                length(path), path, value
+        ) - 1 + if(aspect IN ('others', 'previous', 'place', 'concurrent', 'latency', 'hour'), 1000000, 0)
+            AS fact
+    FROM (
+        SELECT tool_hash, path, fact, list(unit) AS fact_units
+        FROM facts
+        GROUP BY tool_hash, path, fact
+        HAVING count(*) >= 3
+    )
+),
+separated AS MATERIALIZED (
+    SELECT
+        tool_hash,
+        unnest(contrasts(classes, sessions, pair_units, pair_facts), recursive := true)
+    FROM (
+        SELECT
+            tool_hash, list(class_hash ORDER BY unit) AS classes,
+            list(session_hash ORDER BY unit) AS sessions
+        FROM units
+        GROUP BY tool_hash
+    )
+    JOIN (
+        SELECT tool_hash, list(unit) AS pair_units, list(fact) AS pair_facts
+        FROM (SELECT tool_hash, fact, unnest(fact_units) AS unit FROM numbered)
+        GROUP BY tool_hash
+    ) USING (tool_hash)
+),
+-- The facts that were found, except facts whose value would be masked.
+reported AS MATERIALIZED (
+    SELECT
+        n.tool_hash, n.fact, n.words, n.aspect, n.path, n.test, n.value,
+        n.aspect = 'argument' AND n.test = 'equals' AND is_masked(n.path, n.value) AS is_masked
+    FROM numbered n
+    SEMI JOIN (
+        SELECT tool_hash, fact FROM separated UNION SELECT tool_hash, other FROM separated
+    ) USING (tool_hash, fact)
+),
+found AS MATERIALIZED (
+    SELECT
+        s.* EXCLUDE (fact, other), coalesce(a.is_masked, false) OR coalesce(b.is_masked, false) AS masked,
+        if(masked, NULL, a) AS a, if(masked, NULL, b) AS b
+    FROM separated s
+    LEFT JOIN reported a ON a.tool_hash = s.tool_hash AND a.fact = s.fact
+    LEFT JOIN reported b ON b.tool_hash = s.tool_hash AND b.fact = s.other
+),
+-- The facts are counted in all calls to the tool, not only in the calls that were compared.
+all_documents AS (
+    SELECT tool_hash, arguments_hash, any_value(arguments) AS arguments
+    FROM judged
+    SEMI JOIN (FROM reported WHERE aspect = 'argument') USING (tool_hash)
+    GROUP BY tool_hash, arguments_hash
+),
+all_calls AS (
+    SELECT
+        j.*, n.* EXCLUDE (call_id), call_id IN (FROM calls_with_other_failures) AS others_fail
+    FROM judged j
+    JOIN neighbours n USING (call_id)
+    SEMI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
+),
+holding AS (
+    SELECT DISTINCT r.tool_hash, r.fact, v.arguments_hash AS key
+    FROM reported r
+    JOIN _argument_values('all_documents') v ON v.tool_hash = r.tool_hash AND v.path = r.path
+    WHERE r.aspect = 'argument' AND list_contains(
+        _value_facts(v.type, v.said, v.items, v.members, v.number), r.words)
+    UNION ALL
+    SELECT r.tool_hash, r.fact, hash(c.call_id)
+    FROM reported r
+    JOIN _call_facts('all_calls') c USING (tool_hash)
+    WHERE if(
+        r.aspect = 'time', c.requested_at >= TRY_CAST(r.value || '+00' AS TIMESTAMPTZ),
+        list_contains(c.facts, r.words)
+            AND c.paths[list_position(c.facts, r.words)] IS NOT DISTINCT FROM r.path)
+),
+counted_calls AS (
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, hash(call_id) AS call_hash, 1 AS n
+    FROM judged
+    SEMI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
+    UNION ALL
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, NULL, n
+    FROM distinct_calls
+    SEMI JOIN reported USING (tool_hash)
+    ANTI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
+),
+-- For each group, the calls to its tool by session, with and without the fact.
+held AS (
+    SELECT
+        tool_hash, class_hash, session_hash, holds,
+        sum(n)::DOUBLE AS calls, sum(if(is_failed, n, 0))::DOUBLE AS failed
+    FROM (
+        SELECT
+            f.tool_hash, f.class_hash, c.session_hash, c.n,
+            c.class_hash = f.class_hash AS is_failed,
+            (a.key IS NOT NULL) <> f.absent
+                AND (f.b.fact IS NULL OR (b.key IS NOT NULL) <> f.other_absent) AS holds
+        FROM found f
+        JOIN counted_calls c ON c.tool_hash = f.tool_hash
+        LEFT JOIN holding a ON a.tool_hash = f.tool_hash AND a.fact = f.a.fact
+            AND a.key = if(f.a.aspect = 'argument', c.arguments_hash, c.call_hash)
+        LEFT JOIN holding b ON b.tool_hash = f.tool_hash AND b.fact = f.b.fact
+            AND b.key = if(f.b.aspect = 'argument', c.arguments_hash, c.call_hash)
+        WHERE f.a.fact IS NOT NULL
+    )
+    GROUP BY tool_hash, class_hash, session_hash, holds
+),
+counted AS (
+    SELECT
+        tool_hash, class_hash,
+        sum(failed) FILTER (holds)::BIGINT AS failed_with,
+        sum(calls) FILTER (holds)::BIGINT AS calls_with,
+        sum(failed) FILTER (NOT holds)::BIGINT AS failed_without,
+        sum(calls) FILTER (NOT holds)::BIGINT AS calls_without,
+        count(*) FILTER (holds AND failed > 0) AS sessions_with,
+        _interval(_moments(if(holds, h.calls, 0), if(holds, h.failed, 0))) AS with_it,
+        _interval(_moments(if(holds, 0, h.calls), if(holds, 0, h.failed))) AS without_it
+    FROM held h
+    GROUP BY tool_hash, class_hash
+    HAVING failed_with * coalesce(calls_without, 0) >= 2 * coalesce(failed_without, 0) * calls_with
+),
+told AS (
+    SELECT
+        f.* REPLACE (if(c.tool_hash IS NULL, NULL, f.a) AS a, if(c.tool_hash IS NULL, NULL, f.b) AS b),
+        c.* EXCLUDE (tool_hash, class_hash)
+    FROM found f
+    LEFT JOIN counted c USING (tool_hash, class_hash)
+)
+SELECT
+    e.server, e.tool, coalesce(e.template, '(no text: ' || e.outcome || ')') AS template, e.verdict, c.calls,
+    coalesce(w.also_worked, 0) AS also_worked,
+    f.a.aspect, f.a.path, f.a.test, f.a.value, if(f.a.fact IS NULL, NULL, f.absent) AS absent,
+    f.b.aspect AS and_aspect, f.b.path AS and_path, f.b.test AS and_test, f.b.value AS and_value,
+    if(f.b.fact IS NULL, NULL, f.other_absent) AS and_absent,
+    failed_with, calls_with, with_it.low AS share_with_low, with_it.high AS share_with_high,
+    failed_without, calls_without, without_it.low AS share_without_low,
+    without_it.high AS share_without_high, sessions_with,
+    if(f.a.fact IS NULL, NULL, f.effect) AS effect, if(f.a.fact IS NULL, NULL, f.p_value) AS p_value,
+    (SELECT share < 1 FROM read_share) AS sampled,
+    (SELECT any_value(groups) - count(*) FROM compared) AS not_compared,
+    -- Whether the tool's own schema offers the value, so that sending it is not a mistake.
+    CASE WHEN f.a.test = 'equals' AND f.a.aspect = 'argument' AND json_valid(t.input_schema) THEN
+        coalesce(list_contains(
+            TRY_CAST(json_extract(t.input_schema, '/properties/' || replace(replace(f.a.path, '~', '~0'), '/', '~1') || '/enum') AS VARCHAR[]), f.a.value
+        ), false) OR coalesce(json_extract_string(t.input_schema, '/properties/' || replace(replace(f.a.path, '~', '~0'), '/', '~1') || '/default') = f.a.value, false)
+    END AS offered,
+    c.call_id
+FROM told f
+JOIN classes c USING (tool_hash, class_hash)
+JOIN judged e ON e.call_id = c.call_id
+LEFT JOIN also_worked w USING (tool_hash, class_hash)
+LEFT JOIN _archive_tools t ON t.definition = e.definition AND t.server IS NOT DISTINCT FROM e.server
+ORDER BY c.calls DESC, e.server, e.tool, template, verdict
