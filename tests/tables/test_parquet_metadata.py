@@ -1,6 +1,5 @@
 from pathlib import Path
 
-import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
@@ -30,8 +29,3 @@ def test_every_parquet_file_states_the_meaning_and_unit_of_its_columns(store: Pa
             | ({b"unit": column.unit.encode()} if column.unit else {})
             for name, column in table.columns().items()
         }
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_metadata_does_not_change_what_polars_reads(store: Path, table):
-    assert pl.read_parquet(store / table.name / "*.parquet").schema == table.schema()
