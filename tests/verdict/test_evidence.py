@@ -168,3 +168,30 @@ ZIP = "zip: not a valid zip file"
 def test_a_file_with_which_other_calls_work_is_not_damaged_by_the_caller(judged, case, fault):
     [failed] = judged(case).filter(outcome="tool_error").rows(named=True)
     assert failed["fault"] == fault
+
+
+BYTES = "'utf-8' codec can't decode byte 0x8b in position 1: invalid start byte"
+
+
+def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
+    """A call that fails with `other`, and one with these arguments that cannot decode data."""
+    return [
+        opened(),
+        *(c2s(1, call(1, tool, id="1")), s2c(2, text(1, other, isError=True))),
+        *(c2s(3, call(2, "get", **arguments)), s2c(4, text(2, BYTES, isError=True))),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("case", "fault"),
+    [
+        (CASES.add(*reads("HTTP 503", id="7")), "upstream"),
+        (CASES.add(*reads("connect ECONNREFUSED 127.0.0.1:80", id="7")), "upstream"),
+        (CASES.add(*reads("The list is too long", id="7")), "tool"),
+        (CASES.add(*reads("HTTP 503", "list", id="7")), "tool"),
+        (CASES.add(*reads("HTTP 503", file="a.txt")), "caller"),
+    ],
+    ids=["status", "connection", "no service", "another tool", "a file of the caller"],
+)
+def test_data_of_a_tool_that_asks_a_service_is_the_service_s(judged, case, fault):
+    assert judged(case).row(-1, named=True)["fault"] == fault

@@ -250,3 +250,8 @@ def test_an_answer_of_a_checker_is_not_a_failure(text):
 )
 def test_failures_nested_in_results_and_lists_are_found(text):
     assert found(text)
+
+
+def test_a_report_of_json_has_its_status():
+    results = pl.DataFrame({"text": ['{"error": "no items", "status": 500}']})
+    assert find_hidden_errors(results)["hidden_text"][0] == "no items\nstatus 500"

@@ -29,7 +29,7 @@ from mcptally.tables.stages import (
     ResultForms,
     Validated,
 )
-from mcptally.verdict import hidden_errors, tool_kinds
+from mcptally.verdict import error_text, hidden_errors, tool_kinds
 
 MINUTE_NS: Final = 60 * 10**9
 """One minute in nanoseconds. Calls in the same and adjacent minutes are concurrent."""
@@ -267,6 +267,18 @@ _DAMAGED: Final = (
 )
 """Matches texts that call a file damaged."""
 
+_UNREADABLE: Final = (
+    r"(?i)codec can't decode|invalid (?:start|continuation) byte|unterminated string"
+    r"|expecting (?:value|property name|'[,:]' delimiter)|extra data: line"
+    r"|unexpected (?:token|end of json|non-whitespace)|not valid (?:utf-?8|json)"
+)
+"""Matches messages of decoders and JSON parsers."""
+_UPSTREAM: Final = (
+    r"(?i)econn(?:refused|reset)|connection (?:refused|reset|aborted)|server disconnected"
+    r"|getaddrinfo|name resolution|max retries exceeded"
+)
+"""Matches texts about a connection that failed."""
+
 
 class _Files(StageTable):
     """A row per call and file in its arguments, where files were denied or damaged."""
@@ -283,11 +295,13 @@ class _Files(StageTable):
 
 
 def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `denied_before` and `works_otherwise` to calls, from calls in the same recording.
+    """Add `denied_before`, `works_otherwise` and `asks_upstream`, from calls in the same recording.
 
-    Both facts show that the caller named a file correctly. If the server was denied access to the
-    file, this explains why the file does not exist later. If other calls work with the file, the
-    file is not damaged.
+    The first two facts show that the caller named a file correctly. If the server was denied access
+    to the file, this explains why the file does not exist later. If other calls work with the file,
+    the file is not damaged. If another call to the tool failed with an HTTP status or a broken
+    connection, data that cannot be decoded is a service's reply. A call to another tool is not
+    enough, because tools may read data of the server.
 
     Args:
         calls: calls with their final outcomes.
@@ -299,6 +313,12 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
         numbered.filter(failed, said.str.contains(f"{_DENIED}|{_DAMAGED}"))
         .select(_Files.recording.name)
         .unique()
+    )
+    by_tool = [_Files.recording.name, Judged.tool.name]
+    unreadable = numbered.filter(failed, said.str.contains(_UNREADABLE))
+    asks = said.str.contains(_UPSTREAM) | error_text.http_status(said).is_not_null()
+    upstream = (
+        numbered.join(unreadable, on=_Files.recording.name, how="semi").filter(failed).filter(asks)
     )
     files = (
         numbered.join(of_interest, on=_Files.recording.name, how="semi")
@@ -322,9 +342,14 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     )
     works = files.filter(_Files.outcome.col == "ok")
     damaged = files.filter(_Files.damaged.col).join(works, on=keys, how="semi")
+    unread = unreadable.join(upstream, on=by_tool, how="semi")
     return calls.with_columns(
         _flags(calls.height, rows).alias(name)
-        for name, rows in (("denied_before", denied), ("works_otherwise", damaged))
+        for name, rows in (
+            ("denied_before", denied),
+            ("works_otherwise", damaged),
+            ("asks_upstream", unread),
+        )
     )
 
 

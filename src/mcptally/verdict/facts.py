@@ -48,6 +48,7 @@ class Inputs(StageTable):
     input_schema = Definitions.input_schema
     denied_before = Column(pl.Boolean, "Whether the server was denied what the text names before.")
     works_otherwise = Column(pl.Boolean, "Whether other calls work with the file said damaged.")
+    asks_upstream = Column(pl.Boolean, "Whether undecodable data is a service's reply.")
 
 
 class _Facts(Inputs):
@@ -211,7 +212,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
-    key += ["fast", "denied_before", "works_otherwise"]
+    key += ["fast", "denied_before", "works_otherwise", "asks_upstream"]
     key += ["quotes", "words", "tool_kind", *_WORDS, *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
@@ -530,7 +531,8 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
         yield status_in(rule.statuses)
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
-    flags = ("names_argument", "time_limit", "fast", "denied_before", "works_otherwise")
+    flags = ("names_argument", "time_limit", "fast")
+    flags += ("denied_before", "works_otherwise", "asks_upstream")
     for name in (*flags, *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)

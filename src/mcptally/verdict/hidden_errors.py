@@ -60,6 +60,11 @@ _MESSAGE_LINES: Final = (
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
 )
 
+_STATUS_LINE: Final = (
+    r"(?mi)^(?:\S*[.\]])?(?:http_?)?(?:status|code|status_?code) = \"?([45]\d\d)\b"
+)
+"""Matches the member with an HTTP status."""
+
 _SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
 
 _TEXT_NAME: Final = '"text":'
@@ -419,13 +424,15 @@ def _apply_echo_rule(
 
 
 def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
-    """Return the text that reports each failure: the messages in JSON, or the whole text."""
+    """Return the text that reports each failure: messages and status in JSON, or the whole text."""
     messages = (
         _Blocks.json.col.str.extract_all(_MESSAGE_LINES)
         .list.join("\n")
         .str.replace_all(r"(?m)^\S+ = \"?(.*?)\"?$", "$1")
     )
+    status = pl.lit("\nstatus ") + _Blocks.json.col.str.extract(_STATUS_LINE, 1)
+    report = pl.concat_str(messages, status, ignore_nulls=True)
     whole = pl.coalesce("text", "structured")
     return blocks.select(
-        pl.when(messages != "").then(messages).otherwise(whole).str.head(MAX_REPORT)
+        pl.when(messages != "").then(report).otherwise(whole).str.head(MAX_REPORT)
     ).to_series()

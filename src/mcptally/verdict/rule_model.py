@@ -29,7 +29,7 @@ _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
-    *("fast", "denied_before", "works_otherwise"),
+    *("fast", "denied_before", "works_otherwise", "asks_upstream"),
 )
 """Fields of rules about failures that test facts outside the text."""
 
@@ -156,6 +156,9 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     (`evidence.add_file_facts`)."""
     works_otherwise: bool = False
     """Only match texts about a damaged file with which other calls work."""
+    asks_upstream: bool = False
+    """Only match texts about undecodable data if another call to the tool in the recording failed
+    with an HTTP status or a broken connection."""
     overrules: bool = False
     """Whether rules about the text with a higher `order` are not weighed, because this rule
     identifies the origin of the text."""
