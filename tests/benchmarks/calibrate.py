@@ -603,11 +603,11 @@ def main() -> None:
         ),
         "faulty backends, unread": faulty,
         "injected faults, unread": injected,
-        "calls repeated, read": held_out.filter(repeated),
+        "calls repeated, read": held_out.filter(repeated & ~unread),
         "all, read and unread": held_out,
     }
     hidden = {name: found.filter(unread & some) for name, some in of_file.items()}
-    hidden["calls repeated, read"] = found.filter(repeated)
+    hidden["calls repeated, read"] = found.filter(repeated & ~unread)
     hidden["all, read and unread"] = found
     sections = {
         "All figures together": together(sets, hidden),

@@ -11,10 +11,10 @@ The transcripts are beside the labelled files, with what the servers wrote on st
                     several times; one reader, before any verdict on them was seen
 
 `part` is `read` if mistakes on that server may be used to improve rules, `held` if they are only
-counted, `sealed` if they are not even counted before work on the verdict ends. Texts are cut to 700
-characters; the recording has the rest. Calls of `natural.jsonl` with a member `agreed` were labelled
-twice. Where the labels differ, `agreed` is false, the label is `ambiguous`, and `first` and `second`
-are the two labels.
+counted, `sealed` if they are not even counted before work on the verdict ends. Texts are cut to
+700 characters; the recording has the rest. Calls of `natural.jsonl` with a member `agreed` were
+labelled twice. Where the labels differ, `agreed` is false, the label is `ambiguous`, and `first`
+and `second` are the two labels.
 """
 
 import json
