@@ -532,8 +532,8 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
     flags = ("names_argument", "time_limit", "fast")
-    flags += ("denied_before", "works_otherwise", "asks_upstream")
-    for name in (*flags, *_WORDS):
+    file_facts = ("denied_before", "works_otherwise", "asks_upstream")
+    for name in (*flags, *file_facts, *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
     if rule.tool:
