@@ -84,9 +84,9 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
         f"- {what}: {_rate(rate)}."
         for what, rate in (
             ("Tool failures found", quality.tool_failures),
-            ("Right verdicts on hidden errors", quality.hidden_causes),
-            ("Right `fault`", quality.fault),
-            ("Right `retryable`", quality.retryable),
+            ("Correct verdicts on hidden errors", quality.hidden_causes),
+            ("Correct `fault`", quality.fault),
+            ("Correct `retryable`", quality.retryable),
         )
     )
     yield weighted_table(quality.weighted)
