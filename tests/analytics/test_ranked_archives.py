@@ -1,4 +1,4 @@
-"""The archives that were ranked by hand, of which the benchmark `ranking` publishes the numbers."""
+"""The archives that were ranked by hand; the benchmark `ranking` publishes their numbers."""
 
 import pytest
 

@@ -62,7 +62,7 @@ def ranked(store: Store) -> list[dict[str, Any]]:
 def measure(
     store: Store, rows: Sequence[Row], problems: Sequence[Problem]
 ) -> tuple[Counter[str], list[str]]:
-    """The counts of an archive of which these are `ranked`; a line per row and missed problem."""
+    """The counts of an archive with these ranked rows; a line per row and missed problem."""
     calls = store.sql(_CALLS).fetchall()
     places = [_places(problem, rows, calls) for problem in problems]
     mains = [_main(row, places) for row in rows]

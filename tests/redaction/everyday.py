@@ -105,7 +105,7 @@ SECRETS: Final = (
     "headers=" + _base64("Authorization: Bearer k81Lq0Zp7m2Xk81Lq0Zp\r\nAccept: */*"),
     "env " + _base64("API_KEY=k81Lq0Zp7m2Xk\nHOME=/root\n"),
 )  # fmt: skip
-"""Texts of which each has one secret."""
+"""Texts that each contain one secret."""
 
 INNOCENT: Final = (
     # prose and messages

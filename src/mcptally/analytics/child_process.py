@@ -351,7 +351,7 @@ def _main() -> None:
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
-        # A separate thread notices the end of the parent, even while native code runs.
+        # A separate thread notices when the parent exits, even while native code runs.
         while (frame := _read(sys.stdin.buffer)) is not None:
             calls.put(pickle.loads(frame[1]))  # noqa: S301  (the parent wrote it)
         os._exit(0)

@@ -36,7 +36,7 @@ def open_session(
 
     Args:
         store: the store. A masked store is opened again without masking, because answers contain
-            digests of texts.
+            digests of the unmasked texts.
         reviews: the file of answers; the default is in the same folder as the archive.
         who: the reviewer's name; by default, the user's name.
         server: only calls to this server.

@@ -1,7 +1,7 @@
 """Manages DuckDB's temporary folders, which are removed even if a process is killed.
 
 A process locks the folder that it uses (`flock`). The operating system releases the lock when the
-process ends for any reason, so a folder that can be locked is abandoned.
+process exits for any reason, so a folder that can be locked is abandoned.
 """
 
 import contextlib

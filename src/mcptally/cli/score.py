@@ -103,7 +103,7 @@ def command(
 
     ARCHIVE is one or more transcript files, folders (read recursively), patterns or URLs
     (s3://bucket/traces). Files may be compressed with gzip or zstd. If the store exists, only new
-    and changed files are scored, and recordings whose results the files affect. Files that are no
+    and changed files, and recordings whose results they affect, are scored. Files that are no
     longer given are removed from the store.
 
     \b

@@ -56,7 +56,7 @@ async def _session(folder: Path, server: str, version: str) -> None:
         *command, stdin=pipe, stdout=pipe, stderr=nothing
     )
     client = _Client(process)
-    with contextlib.suppress(ConnectionError, EOFError):  # the server has ended
+    with contextlib.suppress(ConnectionError, EOFError):  # the server has exited
         await client.converse()
     if process.stdin is not None:
         process.stdin.close()

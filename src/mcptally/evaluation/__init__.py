@@ -104,8 +104,8 @@ class VerdictQuality:
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
-    """One row per deciding rule: `rule`, `hits`, `families`, and `right` (rate of correct
-    verdicts)."""
+    """One row per rule that decided a verdict: `rule`, `hits`, `families`, and `right` (rate of
+    correct verdicts)."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -121,8 +121,8 @@ class HiddenQuality:
     calibration: Calibration
     """Calibration on the results that have a certainty because a rule decided them."""
     rules: list[dict[str, Any]]
-    """One row per deciding rule, as in `VerdictQuality`, with `(none)` for results that no rule
-    decided."""
+    """One row per rule that decided a result, as in `VerdictQuality`; `(none)` stands for results
+    that no rule decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def recognised_contents() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected, with the formats that some examined lines match.
+    """Explain why no format was detected, and name the formats that some examined lines match.
 
     Raises:
         UnreadableError: the file cannot be opened.

@@ -61,8 +61,8 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Maps skipped files of folders to reasons: a format that is unknown or was not requested, a
-    link out of the folder, or a name that is not UTF-8."""
+    """Maps skipped files of folders to reasons: the format is unknown or was not requested, the
+    entry is a link that leads out of the folder, or the name is not UTF-8."""
 
     @property
     def recordings(self) -> int:

@@ -166,7 +166,7 @@ class _Edges(NamedTuple):
     each: tuple[str, ...]
     """Subschemas that may apply to every child value."""
     one: tuple[str, ...]
-    """Subschemas of which at most one applies to each child value."""
+    """Subschemas; at most one of them applies to each child value."""
     times: int
     """How often the subschemas for the same value are evaluated."""
     own: int

@@ -1,4 +1,4 @@
-"""Compile regular expressions in untrusted schemas within limits on time and memory.
+"""Compiles regular expressions in untrusted schemas within limits on time and memory.
 
 The engine limits backtracking, so matching always terminates. An automaton can be a million times
 as large as its pattern (`((a{1,50}){1,50}){1,50}`), so its size is also limited.
@@ -32,7 +32,7 @@ def pattern_options(schema: Any, **limits: int) -> jsonschema_rs.FancyRegexOptio
 
 
 def _count(schema: Any) -> int:
-    """Return an upper bound on a schema's number of patterns."""
+    """Return an upper bound on the number of patterns in a schema."""
     found = 0
     todo = [schema]
     while todo:

@@ -149,7 +149,8 @@ def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]
     in the session.
 
     Returns:
-        `asking`, `open` and `number` (the call's number if exactly one is open).
+        `asking` (the server's request), `open` (how many calls were open) and `number` (the call's
+        number, if exactly one was open).
     """
     calls = calls.drop_nulls(keys).filter(
         _Open.end.col.is_null() | (_Open.begin.col <= _Open.end.col)
@@ -311,7 +312,11 @@ class RequestedInputs(StageTable):
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for input in a call. The call is a server request or part of a chain."""
+    """Return the requests for input in a call.
+
+    If the server made the call, the call itself is the request. Otherwise, the call is part of a
+    chain, and its response contains the requests.
+    """
     place = {name: row[name] for name in ("recording", "session", "server", "client")}
     if row["dir"] == "s2c":
         answer = _decoded(row["response"], _Answer, _Answer())

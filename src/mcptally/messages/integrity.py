@@ -33,11 +33,11 @@ class _Ordered(Event):
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
-    """Return the events without duplicates, and with findings about all damage.
+    """Return the events without duplicates, and with findings about any damage.
 
     Events are duplicates if their contents are equal. Contents are compared by reading `files`
-    again, but only for events with the same recording, seq, time and kind. `names` are the names of
-    the files in findings.
+    again, but only for events with the same recording, seq, time and kind. Findings refer
+    to the files by `names`.
     """
     ordered = _in_order(_event_rows(events))
     twice, conflicts = _duplicates(ordered, files)

@@ -270,7 +270,7 @@ def _start() -> pl.Expr:
 
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
-    """Return, for each recording, the stderr line that most probably explains the server's end."""
+    """Return for each recording the stderr line that probably explains why the server exited."""
     # Remove the frames that rich and exception groups draw around text.
     text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (

@@ -334,7 +334,7 @@ class _Tools:
 
 
 def _with_advice(message: str) -> str:
-    """Return an error message; if a name is unknown, add which resource lists the names."""
+    """Return an error message; if a name is unknown, add the resource that lists the names."""
     message = "\n".join(clean_line(line) for line in message.splitlines())
     if any(text in message for text in ("no column is called", "Binder Error", "Catalog Error")):
         message += "\nThe resource mcptally://tables lists the tables, views and columns."

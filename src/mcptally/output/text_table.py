@@ -125,7 +125,7 @@ def _wrap_heading(text: str, column_width: int) -> str:
 _CALL_ID: Final = re.compile(r"(?:^|_)call_id$")
 """Matches columns of call ids, which are never cut: users paste them into `mcptally show`."""
 _MESSAGES: Final = frozenset({"template", "example", "message", "error", "error_text"})
-"""Columns of messages, of which at least `MIN_MESSAGE_WIDTH` characters are shown."""
+"""Columns of messages; at least `MIN_MESSAGE_WIDTH` characters of each message are shown."""
 _ALWAYS_KEPT: Final = frozenset({"ok", "calls"})
 """Columns that are never omitted: a rate means little without its number of calls."""
 

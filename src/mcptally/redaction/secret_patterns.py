@@ -42,7 +42,7 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts, of which every match contains at least one. With `""`, every frame is
+    """Lower-case texts; every match contains at least one of them. With `""`, every frame is
     searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""

@@ -1,4 +1,4 @@
-"""Applies answers to calls during scoring: the reviewer's verdict replaces mcptally's."""
+"""Applies answers during scoring: the reviewer's verdict replaces mcptally's."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -82,7 +82,7 @@ def counted(reviews: Reviews) -> AppliedReviews:
 
 
 def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
-    """Return `Judged` rows with the answers to them and to their groups.
+    """Return `Judged` rows with the answers about them and about their groups.
 
     An answer is ignored if the reply's text differs from the text that was reviewed.
     """

@@ -85,7 +85,7 @@ def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -
 
 
 def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
-    """Return the answers to the drawn calls by stratum; answers to other calls are not used."""
+    """Return the answers about the drawn calls by stratum; other answers are not used."""
     answers = {
         each.key: _value(settled.calls[each.key].answer, RATES[metric])
         if each.key in settled.calls
@@ -189,7 +189,7 @@ def _sessions(
 
 
 def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str, float]:
-    """Map each group to the share of hits among the answers to its drawn calls."""
+    """Map each group to the share of hits among the answers about its drawn calls."""
     answers: dict[str, list[float]] = defaultdict(list)
     for each in sample.drawn:
         if each.group and each.key in settled.calls:

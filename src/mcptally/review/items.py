@@ -30,7 +30,7 @@ class Item:
     """`answers.group_id` of a failed call; None for other calls, whose groups are mixed."""
     template: str | None
     calls: int
-    """Number of calls that an answer about the group decides; 1 without a group."""
+    """Number of calls to which an answer about the group applies; 1 without a group."""
     share: float
     """Share of these `calls` among the failed calls; 0 for a call that did not fail."""
     sample: str | None = None

@@ -15,7 +15,7 @@ from mcptally.statistics.intervals import wilson
 COMMON_ITEMS: Final = 20
 """Number of calls that a program and people must both answer before the program's answers count."""
 LEAST_AGREEMENT: Final = 0.8
-"""Minimum lower end of the 95 % interval for the agreement of program and people."""
+"""Minimum lower bound of the 95 % interval for the agreement of program and people."""
 NORMAL: Final = 1.959963984540054
 
 

@@ -107,7 +107,7 @@ def has_enough_data(q: float, sizes: Floats) -> bool:
     """Return whether sessions of these sizes suffice for an interval for the quantile `q`.
 
     The latencies have no effect. A rule that used latencies would accept samples whose slow calls
-    are spread over several sessions by chance, and the resulting intervals would be too short.
+    are spread over several sessions by chance, and the resulting intervals would be too narrow.
     """
     beyond, calls = min(q, 1 - q), float(sizes.sum())
     return (
@@ -144,7 +144,7 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 
 
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
-    """Return the interval's low and high end for each quantile; None without an interval.
+    """Return the interval's lower and upper bound for each quantile; None without an interval.
 
     A value is in the interval if the share of calls up to the value differs from the quantile's
     probability by a number of standard errors within `limits`.

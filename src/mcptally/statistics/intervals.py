@@ -12,7 +12,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.975
-"""The probability of a value below the upper end of a two-sided 95 % interval."""
+"""The probability of a value below the upper bound of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
 """Weight of the prior that a session counts as one call, in units of sessions with the rarer
 result."""

@@ -22,7 +22,7 @@ Ints = npt.NDArray[np.int64]
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
 """If there are at least this many answers, groups that are always drawn count as free of sampling
-error. With fewer answers, the interval would be too short: each answer represents too many
+error. With fewer answers, the interval would be too narrow: each answer represents too many
 calls."""
 LARGE: Final = 2.0
 """Size of a group, in sampling steps, above which two of its calls are reviewed, because the group
@@ -119,7 +119,7 @@ def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
 def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval:
     """Return the rate over all calls with its interval, from answers to a sample.
 
-    Calls that the reviewer could not judge count as hits only for the high end of the interval.
+    Calls that the reviewer could not judge count as hits only in the upper bound of the interval.
     """
     low = _combined(strata, 0.0, alpha)
     high = _combined(strata, 1.0, alpha)

@@ -126,14 +126,14 @@ def rate_interval(
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the low end of `intervals.wilson`."""
+    """Return the lower bound of `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[0]
     )
 
 
 def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the high end of `intervals.wilson`."""
+    """Return the upper bound of `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
     )

@@ -162,7 +162,7 @@ def _copied_from(name: Path) -> Path:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a store for this process; the system releases the lock when the process ends."""
+    """Lock a store for this process; the system releases the lock when the process exits."""
     file = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

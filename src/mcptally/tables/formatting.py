@@ -3,7 +3,7 @@
 `pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column with an empty
 chunk before the last chunk, because it takes the first value of each chunk without checking that
 the chunk has a value. Empty chunks are common: a join makes a chunk per thread, `shift` and `diff`
-make a chunk for the rows that they add, and a filter keeps a chunk of which it drops all rows.
+make a chunk for the rows that they add, and a filter keeps a chunk although it drops all its rows.
 `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
 pyproject.toml); see docs/design/pipeline.md.
 """

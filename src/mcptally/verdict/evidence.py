@@ -298,10 +298,10 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `denied_before`, `works_otherwise` and `asks_upstream`, from calls in the same recording.
 
     The first two facts show that the caller named a file correctly. If the server was denied access
-    to the file, this explains why the file does not exist later. If other calls work with the file,
-    the file is not damaged. If another call to the tool failed with an HTTP status or a broken
-    connection, data that cannot be decoded is a service's reply. A call to another tool is not
-    enough, because tools may read data of the server.
+    to the file earlier, for example when creating it, this explains why the file does not exist. If
+    other calls work with the file, the file is not damaged. If another call to the tool failed with
+    an HTTP status or a broken connection, data that cannot be decoded is a service's reply. A call
+    to another tool is not enough, because tools may read data of the server.
 
     Args:
         calls: calls with their final outcomes.

@@ -410,7 +410,7 @@ def _whose_words(
 
 
 def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return `row` and `value`: values of the arguments (`ARGUMENT_VALUE`) that the text contains.
+    """Return `row` and `value` for each argument value (`ARGUMENT_VALUE`) that occurs in the text.
 
     Short values must be whole words in the text.
     """

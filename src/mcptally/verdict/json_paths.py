@@ -47,7 +47,7 @@ LIKELY: Final = (
     ),
     r"(?i)\b(?:ok|code|why|info)\b|^\{\s*\"\w{2,12}\"\s*:\s*false\s*\}",
 )
-"""Matches the words of which a text must contain one to be parsed.
+"""Matches certain words; a text is parsed only if it contains one of them.
 
 Two patterns, because a single one with `\\b` and all words takes thirty times as long."""
 

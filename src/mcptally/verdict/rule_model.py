@@ -51,8 +51,8 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     matches: tuple[str, ...] = ()
     """One of these patterns must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each pattern in `matches`, lower-case words, of which every matching text contains at
-    least one. Only texts with such a word are searched; for a pattern without words, all texts are
+    """For each pattern in `matches`, lower-case words; every matching text contains at least one
+    of them. Only texts with such a word are searched; for a pattern without words, all texts are
     searched."""
     words: str = ""
     """A word class in verdict/languages.toml, whose words in all languages are added to

@@ -137,7 +137,7 @@ def many(folder: Path, tools: int, *, filled: Sequence[str] = ("_of_many",)) -> 
 
 
 def calm(folder: Path, *, crashes: int = 0) -> Path:
-    """A store of thirty sessions of one tool, of which `crashes` end in a crash."""
+    """A store of thirty sessions of one tool; `crashes` of them end in a crash."""
     events: list[dict[str, Any]] = []
     for turn in range(30):
         last = failed(CRASH) if turn < crashes else answered("fine")

@@ -101,7 +101,7 @@ def _message(
     who: bytes, frame: bytes, *, line: int, connection: Connection, at: int | None
 ) -> Item:
     direction: Dir = "c2s" if who == b"client" else "s2c"
-    # The suffix is not part of the message, because keys in JSON have quotes.
+    # The suffix cannot be part of the message: its key has no quotes, which JSON requires.
     frame = _METADATA.sub(b"", frame.strip())
     # A message cut within a string may still be valid JSON, but with different content.
     if cut := _CUT.search(frame):

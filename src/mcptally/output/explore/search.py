@@ -40,7 +40,10 @@ _SHORTEST: Final = 8
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """Return the only call id that starts with a sufficiently long text, or None."""
+    """Return the call id that starts with `text`.
+
+    Returns None if no or several call ids do, or if the text is too short.
+    """
     if len(text) < _SHORTEST or not text.isalnum():
         return None
     found = answers.sql(_ID, text)["call_id"].to_list()

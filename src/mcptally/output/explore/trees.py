@@ -1,4 +1,4 @@
-"""Renders JSON as a collapsible tree that highlights schema errors and deciding texts."""
+"""Renders JSON as a collapsible tree that highlights schema errors and given texts."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ class Tree:
 
     Args:
         errors: JSON Pointer → text of each schema error.
-        decided: deciding texts, which are highlighted where they occur.
+        decided: texts that decided the verdict; they are highlighted.
     """
 
     def __init__(self, errors: Mapping[str, str], decided: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ class Tree:
         return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
 
     def _marked(self, text: str) -> Markup:
-        """Return a text with the longest deciding text in it highlighted."""
+        """Return a text in which the longest text that decided the verdict is highlighted."""
         text = shown_lines(text, LONGEST)
         for part in self._decided:
             before, found, after = text.partition(part)

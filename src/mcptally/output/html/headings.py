@@ -119,7 +119,7 @@ MAX_ONSETS: Final = 5
 
 
 class Onset(NamedTuple):
-    """A change in a success rate: when, of which server or tool, and how much."""
+    """A change in the success rate of a server or tool: when and how much it changed."""
 
     at: datetime.datetime
     server: str | None

@@ -84,7 +84,9 @@ def create(caches: Path, folder: Path) -> None:
 def locked(folder: Path, on_wait: Callable[[], None]) -> Iterator[None]:
     """Lock a cache for this process; wait if another process has locked it.
 
-    Args: folder: the cache. on_wait: called before waiting for another process.
+    Args:
+        folder: the cache.
+        on_wait: called before waiting for another process.
     """
     file = os.open(folder, os.O_RDONLY)
     try:

@@ -269,7 +269,7 @@ def _me() -> str:
 
 
 def _scratch(worker: Any) -> Path:
-    """Return the worker's folder for temporary files, which Dask removes when the worker ends."""
+    """Return the worker's folder for temporary files, which Dask removes when the worker exits."""
     return Path(worker.local_directory) / "mcptally"
 
 

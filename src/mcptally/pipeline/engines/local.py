@@ -201,7 +201,7 @@ class _Child:
         self.answered = 0
         """Number of answers that `LocalPool.run` has consumed."""
         self.unsent: Exception | None = None
-        """The error because of which a task could not be sent."""
+        """The error that prevented a task from being sent."""
         self.process = context.Process(
             target=_serve,
             args=(theirs, work, memory),

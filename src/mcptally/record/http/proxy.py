@@ -446,8 +446,8 @@ class ProxyConnection:
     exchange."""
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
-        # Columns: client data, end and error; server data and end. A server that sends data without
-        # a request is disconnected, as a client would do.
+        # Columns: client data, end and error; server data and end. If a server sends data without a
+        # request, its connection is closed, as a client would.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

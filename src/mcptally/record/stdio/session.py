@@ -30,7 +30,7 @@ _FORWARDED: Final = (
 
 _CLIENT_CHECK_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 1.0
-"""Seconds without traffic after which a recording ends once the server has ended."""
+"""Seconds without traffic after which a recording ends once the server has exited."""
 
 
 def run(
@@ -188,8 +188,8 @@ class _StdioSession:
             return True
         # Another process has the server's stdout open. End the recording when nothing was written
         # for a while, and the client has read everything, has disconnected, or has sent a signal.
-        # The wait starts only after the server's end, because its last output may still be in the
-        # pipe.
+        # The wait starts only when the server has exited, because its last output may still be in
+        # the pipe.
         if (
             time.monotonic() - max(self._relay.last_transfer, self._processes_ended_at)
             <= _DRAIN_SECONDS

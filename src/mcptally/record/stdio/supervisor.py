@@ -4,7 +4,7 @@
                  └── supervisor ──────┘ parent of the server
 
 The supervisor process is a fork of the recorder without the relayed pipes. It forwards signals and
-reports the exit status. When the server or the recorder has ended, it ends the processes that the
+reports the exit status. When the server or the recorder has exited, it ends the processes that the
 server left running. On Linux, the supervisor is a subreaper, so it also finds processes that left
 the server's group, and the kernel kills the server if the supervisor dies. On other systems, the
 supervisor ends the server's process group.
@@ -198,7 +198,7 @@ class _Supervisor:
         self._report(b"clean\n")
 
     def _wait(self, seconds: float | None) -> bytes:
-        """Wait for a control byte, a child's end or the timeout; return the control bytes read."""
+        """Wait for a control byte, a child's exit or the timeout; return the control bytes read."""
         self._reap()
         if not self._server_running and seconds is None:
             return b""

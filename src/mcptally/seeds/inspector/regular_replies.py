@@ -220,7 +220,7 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
     """Return the business-error decisions about replies, with the replies' row numbers.
 
     Args:
-        examined: replies, and the name of the column with the deciding text.
+        examined: replies, and the name of the column with the text to examine.
     """
     inputs = pl.concat(
         rows.lazy().select(

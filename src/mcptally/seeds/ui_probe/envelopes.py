@@ -21,7 +21,7 @@ def is_envelope(value: Any) -> bool:
 def violations(
     envelope: Mapping[str, Any], *, is_error: Any, path: str = ""
 ) -> Iterator[Violation]:
-    """Yield the violations of an envelope in a result; their codes are rule ids.
+    """Yield the violations in an envelope of a result; their codes are rule ids.
 
     Args:
         envelope: an object with a member `success`.

@@ -84,7 +84,7 @@ def parse_answer(response: str | None) -> Answer:
 def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
     """Return the pointer to the answer in a result, and the answer's members; or None.
 
-    The answer is structuredContent, a text, or (for the method) the result itself.
+    The answer is structuredContent, a text, or (for the method `tools/validate`) the result itself.
     """
     structured = result.get("structuredContent")
     if isinstance(structured, dict) and "valid" in structured:

@@ -15,7 +15,7 @@ _KILLED: Final = "the process that writes the recording ended while it wrote the
 
 _EVENTS: Final = frozenset({"frames", "stderr", "events"})
 """Calls that only record events. Any other call ends a batch, because it changes more than the
-file: if the process ends during the other call, the next process repeats that call."""
+file: if the process exits during the other call, the next process repeats that call."""
 
 _BATCH_BYTES: Final = 64 * 1024
 """Number of bytes of calls after which the events are written."""
@@ -50,7 +50,7 @@ class Executor:
             self._written[number] = self._recordings[number].resume(saved.progress)
 
     def execute_again(self) -> None:
-        """Execute again, call by call, the batch during which the previous process ended.
+        """Execute again, call by call, the batch during which the previous process exited.
 
         If two processes ended during a batch of one call, its events are counted as lost: the call
         might end this process too.

@@ -105,7 +105,7 @@ def close_with_exit(recording: RecordingWriter, code: int, *, reason: str | None
     """Close a recording after the server's exit; return the recorder's exit code.
 
     `code` is the server's exit code, or -N if signal N ended the server; the recorder's exit code
-    is then 128 + N. `reason` says why the server ended, if it did not end by itself.
+    is then 128 + N. `reason` says why the server exited, if it did not exit by itself.
     """
     if code >= 0:
         recording.close(reason=reason or "server_exited", exit_code=code)

@@ -88,9 +88,9 @@ class WriterProcess:
         self._pid = 0
         """Process id of the writer; 0 if there is no writer."""
         self._ended = -1
-        """A pipe that carries the writer's messages and is closed when the writer ends."""
+        """A pipe that carries the writer's messages and is closed when the writer exits."""
         self._wake = -1
-        """Write end of a pipe that wakes the writer; it is closed when the recorder ends."""
+        """Write end of a pipe that wakes the writer; it is closed when the recorder exits."""
         self._watch: WatchFunction = lambda _fd, _callback: None
         try:
             self._start()
@@ -248,7 +248,7 @@ class WriterProcess:
         return False
 
     def _print_messages(self) -> bool:
-        """Print pending messages from the writer; return False if the writer has ended."""
+        """Print pending messages from the writer; return False if the writer has exited."""
         messages = os.read(self._ended, 65536)
         if messages:
             write_to_stderr(messages)

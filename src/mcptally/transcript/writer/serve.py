@@ -1,4 +1,4 @@
-"""Runs the writer process: executes the calls in the journal until the recorder ends."""
+"""Runs the writer process: executes the calls in the journal until the recorder exits."""
 
 import os
 import select
