@@ -1,5 +1,7 @@
 -- The kinds of failed calls, with the cause that `affected_calls` and `priorities` give them.
--- Millions of failed calls are a few thousand kinds, which are all that deciding on a cause needs.
+-- Of: hashes
+-- Millions of failed calls are a few thousand kinds, which are almost all that deciding on a cause
+-- needs. `hashes` is a table with the hashes of each row of `_failed_calls`.
 WITH kinds AS MATERIALIZED (
     SELECT
         kind_hash, any_value(server) AS server, any_value(tool) AS tool,
@@ -15,11 +17,11 @@ WITH kinds AS MATERIALIZED (
         -- The call failed because an earlier call was denied access to the same file.
         bool_and(rule IS NOT DISTINCT FROM 'verdict.misconfig.denied-before') AS follows,
         coalesce(regexp_matches(
-            any_value(CASE WHEN fault = 'upstream' THEN error_text END),
+            CASE WHEN any_value(fault) = 'upstream' THEN arg_min(error_text, call_id) END,
             '\b(?:localhost|127\.\d+\.\d+\.\d+)\b|\[::1\]'
         ), false) AS is_local,
         count(*) AS calls, min(requested_at) AS first_seen, max(requested_at) AS last_seen,
-        min(call_id) AS call_id
+        min(call_id) AS call_id, arg_min(error_text, call_id) AS error_text
     FROM _failed_calls
     GROUP BY kind_hash
 ),
@@ -59,7 +61,7 @@ alike AS MATERIALIZED (
     FROM kinds k
     JOIN said w ON w.tool_hash = k.tool_hash AND w.template = k.template
 ),
-texts AS MATERIALIZED (SELECT DISTINCT kind_hash, hash(error_text) AS text FROM _failed_calls),
+texts AS MATERIALIZED (SELECT DISTINCT kind_hash, text_hash FROM query_table(hashes)),
 -- Groups in which arguments or a status distinguish calls with the same message: no text has two
 -- faults, and each fault is at least 85 % certain.
 split AS MATERIALIZED (
@@ -77,7 +79,7 @@ split AS MATERIALIZED (
             SELECT words
             FROM alike
             JOIN texts USING (kind_hash)
-            GROUP BY words, text
+            GROUP BY words, text_hash
             HAVING count(DISTINCT fault) > 1
         )
 ),
@@ -110,7 +112,7 @@ claims AS MATERIALIZED (
     )
     JOIN (
         SELECT words, count(*) AS texts
-        FROM (SELECT DISTINCT words, fault, text FROM grouped JOIN texts USING (kind_hash))
+        FROM (SELECT DISTINCT words, fault, text_hash FROM grouped JOIN texts USING (kind_hash))
         GROUP BY words
     ) USING (words)
     GROUP BY words
@@ -138,9 +140,9 @@ others AS (
 beside AS (
     SELECT words, sum(ok) AS ok_beside, sum(calls) AS calls_beside
     FROM (
-        SELECT DISTINCT words, tool_hash, hash(session) AS session_hash
-        FROM _failed_calls
-        JOIN (SELECT kind_hash, words FROM grouped) USING (kind_hash)
+        SELECT DISTINCT words, tool_hash, session_hash
+        FROM query_table(hashes)
+        JOIN (SELECT kind_hash, words, tool_hash FROM grouped) USING (kind_hash)
         SEMI JOIN (SELECT words FROM contradictable WHERE reason = 'misconfig_or_missing_dependency')
             USING (words)
     )
@@ -211,11 +213,11 @@ representatives AS (
         CASE WHEN kind IN ('tool_failures', 'unclear')
             AND arg_min(reason, (-calls, reason)) IS DISTINCT FROM 'removed_api'
             THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
-        min(call_id) AS call_id
+        arg_min(error_text, call_id) AS error_text
     FROM (
         SELECT
             own_cause, kind, message, reason, any_value(server) AS server, sum(calls) AS calls,
-            min(call_id) AS call_id
+            min(call_id) AS call_id, arg_min(error_text, call_id) AS error_text
         FROM caused
         WHERE message <> '(no text)'
             AND (kind IN ('misconfigured', 'unavailable', 'client') OR is_frequent)
@@ -264,7 +266,6 @@ common AS (
                 THEN coalesce(_address(error_text), 'label ' || server) END AS target
         FROM representatives
         JOIN rates USING (own_cause)
-        JOIN (SELECT call_id, error_text FROM calls) USING (call_id)
     )
 )
 SELECT

@@ -12,10 +12,15 @@
 -- these tools worked and, if so, whether most failed this way. For a tool's own failures and unclear
 -- ones, the servers must also report the same name. `repeated` counts the problem's calls with the
 -- same tool, message and arguments.
+WITH failed AS MATERIALIZED (
+    SELECT
+        kind_hash, session_hash, text_hash, arguments_hash, requested_at, session, call_id
+    FROM _failed_calls
+)
 SELECT
     cause, kind, server, tool, fault, suspected, reason, certainty, uncertain, hidden,
     hidden_certainty, template, typical,
-    count(*) OVER (PARTITION BY own_cause, tool_hash, template, hash(arguments)) AS repeated,
+    count(*) OVER (PARTITION BY own_cause, tool_hash, template, arguments_hash) AS repeated,
     requested_at, session, call_id, input_error, input_path
-FROM (SELECT kind_hash, arguments, requested_at, session, call_id FROM _failed_calls)
-JOIN _failure_kinds USING (kind_hash)
+FROM failed
+JOIN _failure_kinds('failed') USING (kind_hash)

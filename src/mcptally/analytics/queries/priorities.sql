@@ -10,7 +10,10 @@
 -- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
 -- with the most frequent combination of tool, message and arguments. `exception` is what
 -- the server wrote to stderr while it answered that call with `message`, or when it crashed.
-WITH attributed AS MATERIALIZED (FROM _failure_kinds),
+WITH failed AS MATERIALIZED (
+    SELECT kind_hash, session_hash, text_hash, arguments_hash, call_id FROM _failed_calls
+),
+attributed AS MATERIALIZED (FROM _failure_kinds('failed')),
 tool_sessions AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
@@ -49,7 +52,7 @@ cause_tools AS MATERIALIZED (
 ),
 affected AS MATERIALIZED (
     SELECT cause, session_hash, count(*)::DOUBLE AS y, bool_or(reason = 'server_crash') AS crashed
-    FROM (SELECT kind_hash, hash(session) AS session_hash FROM _failed_calls)
+    FROM failed
     JOIN (SELECT kind_hash, cause, reason FROM attributed) USING (kind_hash)
     GROUP BY cause, session_hash
 ),
@@ -179,9 +182,8 @@ examples AS (
         FROM representing r
         JOIN (
             SELECT
-                kind_hash, hash(arguments) AS arguments_hash, count(*) AS calls,
-                min(call_id) AS call_id
-            FROM _failed_calls
+                kind_hash, arguments_hash, count(*) AS calls, min(call_id) AS call_id
+            FROM failed
             SEMI JOIN representing USING (kind_hash)
             GROUP BY ALL
         ) USING (kind_hash)
