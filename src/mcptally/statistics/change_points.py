@@ -26,9 +26,8 @@ MAX_P_VALUE: Final = 0.01
 MAX_ENDS: Final = 25
 """Number of positions at which a range of sessions may begin or end."""
 STAGES: Final = (49, 950)
-"""Numbers of permutations; a test stops after the first number if its p-value is clearly too
-large."""
-CLEARLY_TOO_LARGE: Final = 5 * MAX_P_VALUE
+"""Numbers of permutations; a test stops in the first stage if its p-value is clearly too large."""
+CLEARLY_TOO_LARGE: Final = 10 * MAX_P_VALUE
 BLOCKS: Final = (3, 5)
 """Lengths of blocks of sessions to try if neighbouring sessions have similar rates."""
 SIMILAR: Final = 1.5
@@ -45,7 +44,7 @@ MIN_SPANNING: Final = 8
 significant."""
 EPSILON: Final = 1e-9
 """Maximum difference that rounding can cause."""
-_CELLS: Final = 1 << 20
+_CELLS: Final = 1 << 14
 """Maximum size of an intermediate array."""
 
 
@@ -327,9 +326,9 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
             order = _orders(random, min(step, stage - first), count, length)
             found = _statistics(sessions.score[order], sessions.weight[order], ranges).max(1)
             extreme += int((found >= seen - EPSILON).sum())
+            if extreme > CLEARLY_TOO_LARGE * (tried + stage):
+                return 1.0
         tried += stage
-        if extreme > 2 * CLEARLY_TOO_LARGE * tried:
-            break
     p_value = (extreme + 1) / (tried + 1)
     if extreme or length > 1:
         return p_value
