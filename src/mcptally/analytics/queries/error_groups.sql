@@ -5,7 +5,7 @@ WITH failed AS (
     SELECT
         server, coalesce(tool, method) AS tool, reason, certainty, requested_at, call_id,
         verdict, coalesce(template, '(no text: ' || outcome || ')') AS template,
-        left(error_text, 300) AS error_text, hash(session) AS session_hash,
+        error_text, hash(session) AS session_hash,
         -- Grouping by a hash of names is cheaper than grouping by the names.
         hash(hash(server), hash(tool), CASE WHEN tool IS NULL THEN hash(method) ELSE 0 END)
             AS tool_hash,
@@ -31,10 +31,10 @@ groups AS MATERIALIZED (
     GROUP BY tool_hash, group_hash
 ),
 sliced AS (
-    SELECT 1 + (max(epoch_us(last_seen)) - min(epoch_us(first_seen))) // 8192 AS size FROM groups
+    SELECT 1 + (max(epoch_us(last_seen)) - min(epoch_us(first_seen))) // 1024 AS size FROM groups
 ),
 -- Calls to the tools that failed, except cancelled calls (their result is unknown). Time is divided
--- into 8192 slices, so that only the calls in some slices are sorted.
+-- into 1024 slices, so that only the calls in some slices are sorted.
 ended AS MATERIALIZED (
     SELECT tool_hash, requested_at, epoch_us(requested_at) // size AS slice
     FROM (
@@ -60,15 +60,17 @@ edges AS (
 ),
 -- Running totals of the calls to each tool over time, at the beginning and end of groups.
 totals AS (
-    SELECT
-        tool_hash, requested_at,
-        s.calls_until - s.calls + sum(count(*)) OVER (
-            PARTITION BY tool_hash, slice ORDER BY requested_at
-        ) AS calls_until
-    FROM ended
-    SEMI JOIN edges USING (tool_hash, slice)
+    SELECT t.tool_hash, requested_at, s.calls_until - s.calls + t.calls_until AS calls_until
+    FROM (
+        SELECT
+            tool_hash, slice, requested_at, sum(count(*)) OVER (
+                PARTITION BY tool_hash, slice ORDER BY requested_at
+            ) AS calls_until
+        FROM ended
+        SEMI JOIN edges USING (tool_hash, slice)
+        GROUP BY tool_hash, slice, requested_at
+    ) t
     JOIN slices s USING (tool_hash, slice)
-    GROUP BY tool_hash, slice, requested_at, s.calls_until, s.calls
 ),
 placed AS (
     SELECT
@@ -86,6 +88,6 @@ SELECT
     first_seen, last_seen, calls_since::BIGINT AS calls_since,
     -- Not ongoing if the probability of `calls_since` calls without this error is below 5 %.
     (1 - least(share, 1)) ** calls_since > 0.05 AS ongoing,
-    example.text AS example, call_id
+    left(example.text, 300) AS example, call_id
 FROM placed
 ORDER BY calls DESC, server, tool, template, verdict
