@@ -23,6 +23,7 @@ unanswered AS (
         coalesce(bool_or(method = 'tools/call' AND reason = 'server_crash'), false) AS in_call
     FROM calls
     WHERE dir = 'c2s' AND _failed(outcome)
+        AND (method = 'server/discover' OR reason = 'server_crash')
     GROUP BY recording
 )
 SELECT
