@@ -27,7 +27,7 @@ def trace_request(data: bytes) -> dict[str, Any]:
 
     Protobuf's own JSON has ids in base64; OTLP JSON has them in hexadecimal.
 
-    Raises: ValueError: the bytes are not such a request.
+    Raises: ValueError: the bytes are not an `ExportTraceServiceRequest`.
     """
     from google.protobuf import json_format, message  # noqa: PLC0415  (an extra)
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415
