@@ -342,6 +342,8 @@ def test_a_title_that_names_an_uncertain_cause_says_so(kind):
 def test_a_problem_says_what_else_failed_and_where_the_fault_is(asked):
     network, lacking = asked(MOSTLY_OFFLINE)
     assert problems.number(network) == "5 of 9 calls; the other 4 failed, too"
+    one_other = {**network, "calls": 6}
+    assert problems.number(one_other) == "5 of 6 calls; the other call failed, too"
     assert problems.number(network | {"ok": 4}) == "5 of 9 calls"
     assert problems.number(network | {"affected": 9}) == "9 of 9 calls"
     assert problems.blame(lacking) == "fault: tool (95% sure), in how it is set up"

@@ -96,7 +96,8 @@ def number(row: Mapping[str, Any]) -> str:
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
     others = row["calls"] - row["affected"]
-    failed = f"; the other {others:,} failed, too" if row["ok"] == 0 and others > 0 else ""
+    other = "call" if others == 1 else f"{others:,}"
+    failed = f"; the other {other} failed, too" if row["ok"] == 0 and others > 0 else ""
     return f"{row['affected']:,} of {count(row['calls'], 'call')}{failed}"
 
 
