@@ -714,7 +714,8 @@ def test_names_that_are_no_tools_are_not_listed_as_tools(asked):
     assert problems.subject(unknown) == f"{SAYS_SO}"
     assert problems.inputs(unknown) == "all calls are to a tool that the server does not have: x"
     [few] = asked(FEW)
-    assert (few["unlisted"], problems.inputs(few)) == (["x"], "")
+    said = "1 of these calls is to a tool that the server does not have: x"
+    assert (few["unlisted"], problems.inputs(few)) == (["x"], said)
     for server in (SAYS_SO_AT_TIMES, WORKED):
         assert {row["unlisted_calls"] for row in asked(server)} == {0}
 

@@ -172,9 +172,6 @@ def share(row: Mapping[str, Any]) -> str:
 _BREAK_SCHEMA: Final = 0.5
 """Minimum share of affected calls with a schema violation for violations to be mentioned."""
 
-_UNLISTED: Final = 0.1
-"""Share of the affected calls above which calls to unknown tools are mentioned."""
-
 
 def inputs(row: Mapping[str, Any]) -> str:
     """Return phrases about requests that break the input schema and about unknown tools."""
@@ -184,7 +181,8 @@ def inputs(row: Mapping[str, Any]) -> str:
         where = f"{row['input_path']} " if row["input_path"] else "the object "
         error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
         said.append(f"{_of(broken, calls)} break the input schema, most often: {error}")
-    if unlisted > _UNLISTED * calls:
+    # The row counts these calls but does not list their names as tools.
+    if unlisted:
         tools = "a tool" if len(row["unlisted"]) == 1 else "tools"
         said.append(
             f"{_of(unlisted, calls)} {'is' if unlisted == 1 < calls else 'are'} to {tools} that "
