@@ -93,12 +93,12 @@ def reason(error: Exception) -> str:
         return "is not UTF-8"
     if isinstance(error, RecursionError):
         return "is nested too deep"
-    if column := getattr(error, "colno", None):  # from JSON
+    if column := getattr(error, "colno", None):  # an error of the JSON parser
         line = getattr(error, "lineno", 1)
         return (
             f"is not JSON: unexpected text at {f'line {line}, ' if line > 1 else ''}column {column}"
         )
-    return f"{error}".replace("JSON is malformed", "is not JSON")  # msgspec words this message
+    return f"{error}".replace("JSON is malformed", "is not JSON")  # msgspec's wording
 
 
 NOT_IN_RECORDER = (

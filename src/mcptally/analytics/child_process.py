@@ -61,11 +61,11 @@ _START: Final = (
 
 
 class _MemoryError(Exception):
-    """Raised if the child ran out of memory; the message comes from DuckDB or Python."""
+    """Raised if the child process ran out of memory; the message comes from DuckDB or Python."""
 
 
 class _KilledError(Exception):
-    """Raised if the child was killed before it answered."""
+    """Raised if the child process was killed before it answered."""
 
 
 class CancellableCall:
@@ -90,11 +90,7 @@ class CancellableCall:
 
     @contextlib.contextmanager
     def running(self, child: "_Child") -> Iterator[None]:
-        """Make `cancel` kill the child during a `with` block.
-
-        Raises:
-            QueryError: the call was already cancelled.
-        """
+        """Let `cancel` kill the child process that handles the call, during a `with` block."""
         with self._lock:
             if self._cancelled:
                 raise QueryError("the query was cancelled before it started")
@@ -235,7 +231,7 @@ class _Child:
         return not self._stopped and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
-        """Return the child's answer. Start-up does not count towards the time limit.
+        """Return the child's answer to a call. Start-up does not count towards the time limit.
 
         Raises:
             McptallyError: the function raised it.
@@ -249,7 +245,7 @@ class _Child:
         return self._within(seconds, self._receive)
 
     def _within(self, seconds: float | None, step: Callable[[], bytes]) -> bytes:
-        """Return the result of a step; kill the process if the step takes too long."""
+        """Return the result of `step`; kill the process if the step takes longer than `seconds`."""
         if seconds is None:
             return step()
         timer = threading.Timer(seconds, self.stop)
@@ -309,7 +305,7 @@ def _write(pipe: IO[bytes], kind: bytes, content: bytes | memoryview) -> None:
 
 
 def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Return the next frame; None at the end of the stream."""
+    """Return the kind and content of the next frame in a pipe; None at the pipe's end."""
     head = pipe.read(_FRAME.size)
     if len(head) < _FRAME.size:
         return None
@@ -319,7 +315,7 @@ def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
-    """Rebuild an exception of the child process in this process."""
+    """Return an exception like the one that the child process raised."""
     error: McptallyError = getattr(errors, kind)(message)
     if cause is not None:
         error.__cause__ = getattr(duckdb, cause, duckdb.Error)(message)
@@ -371,7 +367,7 @@ def _main() -> None:
 
 
 def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
-    """Run a step; return the kind and content of a frame with its result or error."""
+    """Run `step`; return the kind and content of the frame that reports its result or error."""
     try:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:

@@ -35,7 +35,7 @@ def answer_function(
     memory: str | None,
     masked: bool,  # noqa: FBT001  (child processes pass arguments by position)
 ) -> Callable[..., memoryview]:
-    """Return a function that calls a method of a store and returns an Arrow IPC stream."""
+    """Return a function that calls a method of a store; the answer is an Arrow IPC stream."""
     store = MemoryLimitedStore(path, memory=memory, masked=masked)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:

@@ -178,7 +178,7 @@ def compare(
 def limits(
     *, min_difference: float = MIN_DIFFERENCE, min_ratio: float = MIN_RATIO, alpha: float = ALPHA
 ) -> dict[str, Any]:
-    """Return the parameters of `queries/compare/changes.sql`.
+    """Return the SQL parameters of `queries/compare/changes.sql`.
 
     Args:
         min_difference: smallest change in a rate to report (0.05: five percentage points).
@@ -296,7 +296,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the row for a server. Each tool has the same weight in both stores."""
+    """Combine a server's tests into its row; each tool has the same weight in both stores."""
     found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
@@ -318,7 +318,7 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combine the tests of a tool's metrics into one change."""
+    """Combine the tests of all metrics of a tool or server into one change."""
     by: dict[str, list[Mapping[str, Any]]] = {}
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
@@ -343,7 +343,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Return the changes in one direction; if the confidence changed, omit the failure rate."""
+    """Leave out the failure rate if the confidence changed too, because both say the same."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 

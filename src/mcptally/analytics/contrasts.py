@@ -64,7 +64,7 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
 }
-"""Maps an aspect of a call's context, and a test, to phrases for true and for false."""
+"""Maps facts about a call's context (aspect, test) to two phrases: fact true, fact false."""
 
 _NEGATIONS: Final = (
     ("is ", "is not "),
@@ -84,7 +84,7 @@ _ASPECTS: Final[Mapping[str, str]] = {
 
 
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """Return a fact in a row of `contrasts` as text, such as "`zone` is empty"."""
+    """Return the fact that a row of `contrasts` states, such as "`zone` is empty"."""
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
@@ -161,10 +161,10 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
 def of_tools_with(
     problems: Sequence[Mapping[str, Any]], sql: "Callable[[str, list[Any]], Answer]"
 ) -> Contrasts:
-    """Return the contrasts of the tools in rows of `priorities` that can have one.
+    """Return the contrasts of the tools in `problems` that failed and worked often enough.
 
     Args:
-        problems: the rows.
+        problems: rows of the answer to `priorities`.
         sql: answers a SELECT with parameters about the store, as `Store.sql`.
     """
     tools = {
@@ -179,7 +179,7 @@ def of_tools_with(
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what the calls in a problem's largest group have in common, in words, or None."""
+    """Return what distinguishes the failing calls of a problem's example, in words, or None."""
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):

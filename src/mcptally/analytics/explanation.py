@@ -226,7 +226,7 @@ def _decision(found: Explanation) -> Iterator[str]:
 
 
 def _shared(found: Explanation) -> Iterator[str]:
-    """Yield lines about identical calls, and about calls with the same failure."""
+    """Yield lines about other calls to the tool: with the same arguments, with the same failure."""
     same = found.repetition and contrasts.repetition(found.repetition)
     shared = found.contrast and contrasts.sentence(found.contrast)
     if same or shared:
@@ -270,7 +270,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
     yield f"Verdict: {call['verdict']}: {VERDICTS[call['verdict']].format(_addressee(call))}"
     fault, meaning = call["fault"] or UNKNOWN, _meaning_of_fault(call)
     if found.crash and (failure := found.crash["start_failure"]):
-        # The finding about the failed start names this fault, too.
+        # Print the same fault as the finding about the failed start.
         fault, why = START_FAILURES[failure]
         meaning = f": the server's start failed ({failure.replace('_', ' ')}: {why})"
     yield f"  reason {call['reason']}, fault: {fault}{meaning}"
@@ -348,7 +348,7 @@ def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
 
 
 def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
-    """Format a contribution as one line."""
+    """Format one item of evidence and its weight as one line."""
     titles = {rule["id"]: rule["title"] for rule in matching}
     if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
         (name,) = each["rules"]

@@ -8,7 +8,7 @@ from mcptally.analytics.connections import Connections, as_query_errors
 
 
 class KeptAnswers:
-    """A cache of unfiltered answers about a store, in its state when the cache was created.
+    """A cache of unfiltered answers about a store as it was when the cache was created.
 
     Answers are stored as tables in a separate connection, where other questions read them.
     """

@@ -60,7 +60,7 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
     if (server or tool) and not store.sql(
         f"SELECT 1 FROM calls WHERE {FILTERED} LIMIT 1", params=[server, tool]
     ).fetchall():
-        store.ask("tool_scores", server=server, tool=tool)  # the error suggests similar names
+        store.ask("tool_scores", server=server, tool=tool)  # reject unknown names, with suggestions
         raise UsageError(f"no call to server {server!r} and tool {tool!r} is counted by rates")
 
 

@@ -46,7 +46,8 @@ def remove_abandoned() -> None:
 def _lock(path: Path, *, wait: bool) -> int | None:
     """Lock a folder; return the descriptor that holds the lock, or None if locking is unsupported.
 
-    Raises: OSError: another process has the lock, or the path is not a folder.
+    Raises:
+        OSError: another process has the lock, or the path is not a folder.
     """
     try:
         folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -72,8 +72,9 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     Function names are taken from the syntax tree of DuckDB's own parser, so quotes, comments and
     unusual white space cannot hide a call.
 
-    Raises: QueryError: the text is not a SELECT, contains several statements, or calls a function
-    in `_FORBIDDEN`.
+    Raises:
+        QueryError: the text is not a SELECT, contains several statements, or calls a function
+            in `_FORBIDDEN`.
     """
     try:
         query.encode()

@@ -324,7 +324,7 @@ def create_questions(
 
 
 def _created_object(name: str, text: str, *, computed: bool) -> str:
-    """Return the start of the CREATE statement for SQL whose second line may declare a macro."""
+    """Return the words between CREATE and a question's SQL, such as `VIEW "latency" AS`."""
     second = text.splitlines()[1] if "\n" in text else ""
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
@@ -348,7 +348,7 @@ def _create_what_binds(
 ) -> dict[str, duckdb.CatalogException]:
     """Create views and macros in the order of their dependencies; return the errors by name.
 
-    Each text is tried at most once, because failing takes as long as succeeding.
+    If a text fails, the texts that read it get the same error and are not tried.
     """
     missing: dict[str, duckdb.CatalogException] = {}
     reads = {name: _names_read(text) & (texts.keys() - {name}) for name, text in texts.items()}

@@ -34,7 +34,7 @@ class FormatChoice(click.Choice[str]):
     """An output format. If a format belongs to another command, the error names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the format's name."""
+        """Return the format's name, or reject the value with a helpful message."""
         if value not in self.choices:
             from mcptally.output.formats import ANSWERS, EXPORTS
 
@@ -84,7 +84,7 @@ def call_filters(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Gates(NamedTuple):
-    """The gates of a command line, and the files for their results."""
+    """The gate options of a command: the conditions, and the report files to write."""
 
     fail_on: tuple[str, ...]
     undecided: bool
@@ -127,7 +127,8 @@ class Gates(NamedTuple):
 def gate_options(examples: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add `--fail-on`, `--fail-on-undecided`, `--junit` and `--sarif`, passed as `gates: Gates`.
 
-    Args: examples: conditions that a gate may have.
+    Args:
+        examples: conditions that a gate may have.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -156,7 +156,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 def _settle(
     session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
 ) -> bool:
-    """Handle keys until an item is answered or skipped or an answer is undone; False on quit."""
+    """Handle keys until the reviewer answers, skips or undoes; return False if they quit."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False
@@ -250,7 +250,7 @@ def _described(
     ]
     if item.group and not item.sample:
         lines[-1] += f", {100 * item.share:.0f} % of the failed calls"
-    # An error's text is the same as its reply without the enclosing members.
+    # Do not show the reply of a failed call: it is the error text in a JSON envelope.
     for name in ("request", "error" if facts["error"] else "reply"):
         lines += _block(name, facts[name], whole=whole)
     for name in ("stderr", "description", "input_schema"):
@@ -306,7 +306,7 @@ def _ask_program(
 
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
-    """Yield the review's progress and suggested next commands."""
+    """Yield the lines to print after a review: its progress and suggested next commands."""
     from mcptally.review import words
 
     progress = session.progress(mode)

@@ -72,7 +72,7 @@ class _Client:
         self._ids = itertools.count(1)
 
     async def converse(self) -> None:
-        """Shake hands, list the tools, and make all calls.
+        """Do the handshake, list the tools, and make all calls.
 
         Raises:
             ConnectionError, EOFError: the server has exited.

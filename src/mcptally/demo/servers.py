@@ -159,7 +159,7 @@ def _result(request: Mapping[str, Any], version: str) -> dict[str, Any] | None:
             return {"tools": [_definition(name, tool) for name, tool in TOOLS.items()]}
         case "tools/call":
             return _call(request["params"], version)
-    return None  # a notification
+    return None  # a notification gets no reply
 
 
 def main(name: str, version: str) -> None:

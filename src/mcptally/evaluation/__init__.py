@@ -191,7 +191,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the results labelled for hidden errors; add `correct` and the columns of detection."""
+    """Return the results labelled for hidden errors; add `correct` and `HiddenErrors`."""
     rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
         list(classify.Verdicts.columns()), strict=False
     )
@@ -279,7 +279,7 @@ def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
-    """Return, for each row with a labelled cause, whether the cause allows the value in `name`."""
+    """Return, for each row with a labelled cause, whether the value in column `name` fits it."""
     allowed = DecidedCalls.cause.col.replace_strict(
         {cause: list(values) for cause, values in expected.items()},
         default=None,

@@ -356,7 +356,10 @@ def points(change: float) -> str:
 
 
 def _check_findings(store: Store, gate: Gate) -> Result:
-    """Check the number of findings with a severity or rule for the matching servers and tools."""
+    """Check a gate on the number of findings with a severity or rule.
+
+    Only findings about servers and tools that the gate matches are counted.
+    """
     rows = store.sql(
         "SELECT server, tool, count(*), min((file, line)) FROM findings "
         "WHERE severity = $1 OR rule = $1 GROUP BY server, tool",

@@ -172,9 +172,9 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the item that ends a call, for an error text that an SDK wrote.
+    """Return the item that ends a failed call, from the error text: a timeout or a JSON-RPC error.
 
-    Returns None for other texts.
+    Returns None if no SDK writes such a text.
     """
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")

@@ -11,7 +11,8 @@ _IDS: Final = ("traceId", "spanId", "parentSpanId")
 def require_library() -> None:
     """Check that OpenTelemetry's protobuf library is installed.
 
-    Raises: UsageError: the library is missing.
+    Raises:
+        UsageError: the library is missing.
     """
     try:
         import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401, PLC0415
@@ -27,7 +28,8 @@ def trace_request(data: bytes) -> dict[str, Any]:
 
     Protobuf's own JSON has ids in base64; OTLP JSON has them in hexadecimal.
 
-    Raises: ValueError: the bytes are not an `ExportTraceServiceRequest`.
+    Raises:
+        ValueError: the bytes are not an `ExportTraceServiceRequest`.
     """
     from google.protobuf import json_format, message  # noqa: PLC0415  (an extra)
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415

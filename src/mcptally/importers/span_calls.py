@@ -114,7 +114,7 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
 
 
 def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
-    """Merge all spans about a call. The other spans supply facts that the best span lacks."""
+    """Merge all spans about a call: return the best span, with missing facts from the others."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
@@ -213,7 +213,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
-    # agentgateway writes the first attribute. Our own spans have the last attribute for caller
+    # agentgateway writes `mcp.error.message`. Our own spans have `mcptally.error_text` for caller
     # errors.
     message = text_of(attributes.get("mcp.error.message")) or span.message
     message = message or text_of(attributes.get("mcptally.error_text"))

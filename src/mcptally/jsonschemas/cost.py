@@ -57,9 +57,9 @@ VALUE_DEPTH: Final = 64
 def max_value_depth(schema: Any) -> int | None:
     """Return the smallest depth of values whose validation may cost too much.
 
-    Returns None if no depth does. Without references, a schema is a tree, and its size bounds the
-    cost. With references or `unevaluated…` keywords, which evaluate all subschemas a second time,
-    this function counts the steps (see `MAX_STEPS`).
+    Returns None if there is no such depth. Without references, a schema is a tree, and its size
+    bounds the cost. With references or `unevaluated…` keywords, which evaluate all subschemas a
+    second time, this function counts the steps (see `MAX_STEPS`).
 
     Raises:
         UnusableSchemaError: a reference leads back to itself without descending into the value, or
@@ -182,7 +182,7 @@ class _Edges(NamedTuple):
 
 
 def _reached(references: References) -> dict[str, _Edges]:
-    """Return the edges of the root and of all nodes reachable from it."""
+    """Return the `_Edges` of the root and of all nodes reachable from it."""
     edges: dict[str, _Edges] = {}
     todo = [""]
     while todo:
@@ -222,7 +222,7 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Return a node's steps, given the steps of all nodes one level below and at this level."""
+    """Return a node's steps (see `MAX_STEPS`), given the steps of the nodes that it applies."""
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same

@@ -1,4 +1,4 @@
-"""Compare two versions of a tool definition, and classify each change by its effect on callers.
+"""Compares two versions of a tool definition; classifies each change by its effect on callers.
 
 A change to `inputSchema` is breaking if the new schema requires more or allows less. A change to
 `outputSchema` is breaking if the new schema guarantees less. A change that may or may not be
@@ -189,7 +189,7 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
     """Return whether more values are allowed after a change; None if unclear.
 
-    A set of None allows all values.
+    None in place of a set means that all values are allowed.
     """
     if after is None or (before is not None and before <= after):
         return True

@@ -1,4 +1,4 @@
-"""Parse an untrusted JSON Schema, determine its dialect, and validate it against its metaschema.
+"""Parses untrusted JSON Schemas, determines their dialect and checks them against its metaschema.
 
 Nothing is fetched, and Python's `re` never runs an untrusted pattern. `$schema` names the dialect;
 the default is 2020-12, as in MCP 2025-11-25 (SEP-1613); older revisions do not specify a default.

@@ -1,4 +1,4 @@
-"""Transform each subschema of a trusted JSON Schema, without mistaking properties for keywords."""
+"""Transforms each subschema of a trusted JSON Schema, without mistaking properties for keywords."""
 
 from collections.abc import Callable
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Validate calls' arguments and output against the schemas of their tools.
+"""Validates calls' arguments and output against the schemas of their tools.
 
 Each distinct pair of schema and value is validated once. An unusable schema becomes a finding about
 the tool, not about its calls.

@@ -1,4 +1,4 @@
-"""Compile untrusted schemas to validators whose messages do not depend on the engine.
+"""Compiles untrusted schemas to validators whose messages do not depend on the engine.
 
 The fast engine is jsonschema-rs; schemas that it rejects go to jsonschema, the reference engine.
 Both treat `format` as an annotation, not an assertion (the default in 2020-12). See

@@ -1,4 +1,4 @@
-"""Find an untrusted schema's subschemas and the targets of its references, by JSON Pointer.
+"""Finds an untrusted schema's subschemas and the targets of its references, by JSON Pointer.
 
 Nothing is fetched, so a reference to another document has no target. Engines differ in how they
 resolve references within a document (URI equality, base URI, scope of dynamic anchors). Therefore
@@ -108,10 +108,7 @@ class References:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
     def _with_id(self, steps: tuple[str, ...]) -> list[str]:
-        """Return the resources whose id may be equal to a URI.
-
-        The id and the URI may be relative.
-        """
+        """Return the schema resources whose id may equal a URI; both may be relative."""
         ids = self._ids.get(steps[-1], [])
         if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
@@ -119,10 +116,7 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the resources that may be a reference's base.
-
-        A reference with a URI may have any resource as its base.
-        """
+        """Return the schema resources that may be a reference's base; with a `uri`, all of them."""
         if uri:
             return sorted(self._resources)
         own = []

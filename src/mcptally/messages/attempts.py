@@ -1,4 +1,4 @@
-"""Link requests that are attempts at the same logical call; linked requests form a chain.
+"""Links requests that are attempts at the same operation; linked requests form a chain.
 
 A link connects a request that requires input to the request that provides it, a call that started a
 task to requests about the task, a failed `server/discover` to the handshake that follows, or a

@@ -1,4 +1,4 @@
-"""Extract messages from events: whole frames, members of batches, and truncated frames."""
+"""Extracts messages from events: whole frames, members of batches, and truncated frames."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Declare the output tables of `sessions` and `pair`: messages with sessions, and paired calls."""
+"""Declares the output tables of `sessions` and `pair`: messages with sessions, and paired calls."""
 
 import polars as pl
 

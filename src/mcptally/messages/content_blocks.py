@@ -1,4 +1,4 @@
-"""Decode results, and turn their content blocks into columns of types, counts and text."""
+"""Decodes results, and turns their content blocks into columns of types, counts and text."""
 
 import itertools
 from collections.abc import Sequence

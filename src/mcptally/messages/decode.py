@@ -505,7 +505,7 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of one share of the recordings after another.
+    """Yield the events of each share of the recordings.
 
     The first item has the findings.
     """
@@ -524,7 +524,7 @@ MAX_REREAD: Final = 10_000
 """Maximum number of lines per partition that are reread to find duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Maximum number of findings per file and rule; an additional finding counts the rest."""
+"""Maximum number of findings per file and rule; one more finding gives the number of others."""
 
 _IS_ORDINARY_CALL: Final = (
     RequestParams.name.col.is_not_null()

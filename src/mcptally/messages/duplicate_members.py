@@ -1,4 +1,4 @@
-"""Find members that occur twice in a JSON-RPC message; parsers disagree on which value counts.
+"""Finds members that occur twice in a JSON-RPC message; parsers disagree on which value counts.
 
 Decoding retains only the last value, so the decoded members are shorter than the recorded frame.
 Only lines that are longer than their decoded members are read again (1 of 17,575 recorded lines).

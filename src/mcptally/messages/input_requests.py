@@ -143,7 +143,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-    """Return the server requests that arrived while calls with the same keys were open.
+    """Return the server requests that arrived while calls with the same `keys` were open.
 
     The function uses a running sum, because a join would pair each request with every earlier call
     in the session.

@@ -1,4 +1,4 @@
-"""Drop duplicate events, and report damage: duplicates, missing events, gaps, missing segments.
+"""Drops duplicate events, and reports damage: duplicates, missing events, gaps, missing segments.
 
 Events → Events without duplicates, with findings
 """
@@ -66,7 +66,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
 
 
 def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the duplicate events, and different events with the same identity."""
+    """Return the duplicate events, and the events that conflict: same `seq`, different content."""
     identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are adjacent.
     near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)

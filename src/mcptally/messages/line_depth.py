@@ -12,9 +12,9 @@ from mcptally.wire.nesting import is_too_deep
 
 
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether a line is nested too deeply.
+    """Return whether any of the lines is nested too deeply.
 
-    Most lines are too short or have too few brackets.
+    Most lines are not examined, because they are too short or have too few brackets.
     """
     codes = np.frombuffer(data, np.uint8)
     return any(

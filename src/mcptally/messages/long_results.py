@@ -84,7 +84,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill each column that has a column of indexes (`REFERENCE`) with the texts."""
+        """Fill columns with long texts, by the indexes in columns that begin with `REFERENCE`."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies

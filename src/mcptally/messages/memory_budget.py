@@ -1,4 +1,4 @@
-"""Estimate how much memory a partition needs, and stop reading when there is not enough.
+"""Estimates how much memory a partition needs, and stops reading when there is not enough.
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
 read; during reading, `MemoryBudget` estimates the memory needed. A partition that needs more than

@@ -1,4 +1,4 @@
-"""Pair each request with its reply, cancellation and progress to form a call.
+"""Pairs each request with its reply, cancellation and progress to form a call.
 
 A reply answers an open request in the opposite direction with the same id: in the same HTTP
 exchange if there is one, else in the same session, else in the same recording. As a last resort,

@@ -1,4 +1,4 @@
-"""Assign messages to HTTP exchanges and sessions, and identify each session's client and server.
+"""Assigns messages to HTTP exchanges and sessions; identifies each session's client and server.
 
 Events → Conversation (messages with their sessions, session identities, recordings)
 

@@ -1,4 +1,4 @@
-"""Transpose lists of decoded structs to columns with native calls; payloads remain JSON text."""
+"""Transposes lists of decoded structs to columns with native calls; payloads remain JSON text."""
 
 import functools
 import itertools

@@ -1,4 +1,4 @@
-"""Set the outcome of each call that started a task to the task's final state.
+"""Sets the outcome of each call that started a task to the task's final state.
 
 calls → calls: calls that started tasks have the tasks' outcomes; requests about tasks are polls
 

@@ -1,4 +1,4 @@
-"""Read tool definitions from listings, and find the version in force at each call.
+"""Reads tool definitions from listings, and finds the version in force at each call.
 
 replies to tools/list → listings and definitions → calls with definitions, table `tools`
 """
@@ -214,7 +214,7 @@ _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.defini
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the first and last of consecutive listings of the same definition, as `Timeline`.
+    """Return the first and the last of consecutive listings with the same definition (`Timeline`).
 
     The listings between the first and the last do not affect `add_definitions`.
     """

@@ -362,7 +362,7 @@ def _table(
     empty: str = "No rows.",
     hint: str = "",
 ) -> str:
-    """Return the note, an answer's rows as CSV, and a hint.
+    """Return an answer as text: a note that the text is data, the rows as CSV, and a hint.
 
     Args:
         relation: the answer.

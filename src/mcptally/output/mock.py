@@ -210,7 +210,7 @@ class Recording:
         return {"name": self.server or "recorded server", **self._identity}
 
     def methods(self) -> set[str]:
-        """Return the recorded methods, and other methods of the same capabilities."""
+        """Return the recorded methods, and other methods that belong to the same capabilities."""
         found = {method for method, _ in self._calls} | set(self._listings) | self._served
         if "resources/templates/list" in found:
             found.add("resources/list")

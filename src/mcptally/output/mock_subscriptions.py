@@ -44,7 +44,7 @@ class Subscriptions:
     """
 
     def __init__(self, server: Server[Any], methods: Iterable[str]) -> None:
-        """Handle `methods`, which are the recorded methods among `METHODS`."""
+        """Register handlers for `methods`, the recorded methods among `METHODS`."""
         self._bus: Final = InMemorySubscriptionBus()
         self._listen: Final = ListenHandler(self._bus)
         self._listened: Final[collections.Counter[str]] = collections.Counter()

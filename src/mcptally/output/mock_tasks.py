@@ -116,7 +116,7 @@ class Tasks:
 
 
 def _state(ctx: Context, task: _Task, status: str | None = None) -> dict[str, Any]:
-    """Return a task's state with the members of the client's revision."""
+    """Return a task's state with the members that the client's protocol revision defines."""
     suffix = "Ms" if ctx.protocol_version in STATELESS else ""
     return {
         "taskId": task.name,

@@ -65,7 +65,8 @@ class _Secrets:
     def replaced(self, value: Any) -> Any:
         """Return a JSON value with a `_Variable` in place of each text that contains a secret.
 
-        Raises: UsageError: a value with a secret is nested too deeply for a Python literal.
+        Raises:
+            UsageError: a value with a secret is nested too deeply for a Python literal.
         """
         text = json.dumps(value, ensure_ascii=False)
         masked = mask_text(text)
@@ -222,7 +223,8 @@ def _arguments(row: dict[str, Any]) -> dict[str, Any]:
 def _server(row: dict[str, Any], command: Sequence[str]) -> str | list[str]:
     """Return the server's URL, or the command that starts it.
 
-    Raises: UsageError: the recording has neither.
+    Raises:
+        UsageError: the recording has neither.
     """
     recorded = row["command"]
     if not command and recorded and re.match(r"https?://", recorded):
@@ -243,8 +245,8 @@ def _parts(template: str | None, error_text: str | None) -> list[str]:
     """Return the strings that an error must contain to count as the recorded error.
 
     These are the template's constant parts. A template may merge several parts of the error text,
-    so a constant part of the template may not occur in the error text. In this case, the words of
-    the part that occur are used.
+    so the error text can lack a constant part of the template. In this case, the words of this part
+    that occur in the error text are used.
     """
     if template is None or error_text is None:
         return []

@@ -166,7 +166,7 @@ class _Step:
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
     """Return steps to fit columns into a line, in the order to try.
 
-    Each step omits or cuts more.
+    Each step omits or cuts more than the previous step.
     """
     first_number = [name for name in names if name in numbers][:1]
     messages = _MESSAGES & set(names)

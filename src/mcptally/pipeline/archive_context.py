@@ -49,7 +49,7 @@ _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).a
 """Expression for the hash bucket of a listing's tool."""
 
 COMPACT_FROM: Final = 10_000
-"""Number of rows below which a table is not compacted."""
+"""Number of rows below which `_CompactRows` does not merge rows."""
 
 
 class StoredSummaries(msgspec.Struct, frozen=True):
@@ -176,7 +176,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Return the calls per minute to each need's server, in its minute and adjacent minutes."""
+        """Return the `CallsByMinute` rows for each need's server, within one minute of the need."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col
@@ -187,7 +187,7 @@ class ArchiveContext:
 
 
 class _CompactRows:
-    """A table that is compacted whenever its number of rows has doubled."""
+    """Rows that the function `compact` merges whenever their number has doubled."""
 
     def __init__(self, compact: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         self.compact = compact
@@ -202,14 +202,14 @@ class _CompactRows:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """Return all rows, compacted."""
+        """Return all rows, merged."""
         if len(self.frames) > 1:
             self.frames = [self.compact(pl.concat(self.frames))]
         return self.frames[0]
 
 
 class _SpilledRows:
-    """Compacted rows: up to `ROWS` are in memory, all others on disk, sorted by a column."""
+    """Merged rows: up to `ROWS` are in memory, all others on disk, sorted by the column `order`."""
 
     def __init__(
         self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]

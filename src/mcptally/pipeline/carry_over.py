@@ -48,7 +48,7 @@ class _Reused(NamedTuple):
 
     recordings: list[str]
     files: list[str]
-    """Files with findings that belong to no recording."""
+    """Files whose own findings, which belong to no recording, are reused."""
     whole: bool
     """Whether all rows of the part are reused."""
 
@@ -56,7 +56,7 @@ class _Reused(NamedTuple):
 def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
     """Put the reused rows of earlier stores into the work folder of the store at `target`.
 
-    Parts of that store whose rows are all reused stay in place.
+    Parts of the store at `target` whose rows are all reused stay in place.
     """
     number = 0
     small: list[Part] = []

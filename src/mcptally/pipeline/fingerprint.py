@@ -113,7 +113,7 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """Raise an error if a file of a store among `names` does not have its recorded digest.
+    """Raise an error if one of `names` is a store with a file that does not have its digest.
 
     Raises:
         StoreError: a store's file is damaged; the message names it and says what to do.

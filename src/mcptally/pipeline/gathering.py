@@ -91,7 +91,7 @@ def _gather(
     before: Sequence[Gathered],
     first: int,
 ) -> list[Gathered]:
-    """Gather groups of files as partitions, numbered from `first` or, if given, after `before`."""
+    """Gather groups of files as partitions, numbered after `before`, or else from `first`."""
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
@@ -112,7 +112,7 @@ def _gather(
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """Return the partitions, after gathering partitions that share a recording again as one.
+    """Gather partitions that share a recording again, as one partition; return all partitions.
 
     A file may contain several recordings, but the plan only knows the first recording of a file, so
     it cannot put all files that share a recording into one partition.

@@ -55,7 +55,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     places: "Places"
     """`RecordingPlaces`: the part with a recording's rows, and the files with its events."""
     file_places: pl.DataFrame
-    """`FilePlaces`: the part with a file's findings that belong to no recording."""
+    """`FilePlaces`: for each file, the part with the file's own findings (about no recording)."""
     as_scored: frozenset[str]
     """Recordings that should be scored again but cannot be scored, because a file is
     unavailable."""
@@ -69,8 +69,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
     """`ExcludedRecordings`: for each store, recordings whose rows are taken from another store."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
-    """`ExcludedFiles`: for each store, files whose findings that belong to no recording are taken
-    from another store."""
+    """`ExcludedFiles`: for each store, the files whose own findings come from another store."""
 
     @classmethod
     def read(cls, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Self:
@@ -214,7 +213,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """Return the summaries of reused rows; kinds stored by server contain only `servers`."""
+        """Return the summaries of reused rows; facts stored by server only for `servers`."""
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(

@@ -63,7 +63,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """Return `tool_record`, `peer_record`, `outage` (in tenths) and `usual` (JSON) of each need."""
+    """Return each need's evidence from other calls, rounded to the precision that rules use."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",

@@ -113,7 +113,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield each definition whose words another tool's description contains, and that tool's name.
+    """Yield pairs of a definition and another tool whose description contains all of its words.
 
     Args:
         tools: name, definition and description of each tool of one server.

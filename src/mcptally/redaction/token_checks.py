@@ -1,4 +1,4 @@
-"""Checks that distinguish a secret value from an ordinary word, without context."""
+"""Distinguishes secret values from ordinary words by their characters, without context."""
 
 import re
 from typing import Final

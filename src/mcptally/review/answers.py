@@ -157,14 +157,14 @@ Row = Answer | Sample
 
 
 class Reviews(msgspec.Struct, frozen=True):
-    """The rows of a file, in order."""
+    """The answers and samples in a file, in order."""
 
     answers: tuple[Answer, ...] = ()
     samples: tuple[Sample, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Reviews":
-        """Return the rows without repetitions."""
+        """Return the given answers and samples without repetitions."""
         distinct: dict[bytes, Row] = {_ENCODER.encode(row): row for row in rows}
         return cls(
             tuple(row for row in distinct.values() if isinstance(row, Answer)),
@@ -193,7 +193,7 @@ _DECODER: Final = msgspec.json.Decoder(Row)
 
 
 def read(path: Path) -> Reviews:
-    """Return the rows of a file, or no rows if it does not exist.
+    """Return the answers and samples in a file, or none if the file does not exist.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a row; the message names the

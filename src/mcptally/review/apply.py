@@ -29,14 +29,14 @@ CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
 """Certainty of a reviewer's verdict: careful reviewers contradict themselves on about 2 % of calls,
 and one template may have several causes."""
 LEAST_LETTERS: Final = 8
-"""Minimum letters outside placeholders in a template whose answer applies to other calls."""
+"""Minimum letters outside placeholders in a template; else an answer applies to one call only."""
 
 
 _PLACEHOLDER: Final = re.compile("<[a-z]+>")
 
 
 class Meaning(NamedTuple):
-    """The values that a call gets from an answer."""
+    """The values that a reviewer's answer gives to a call's columns."""
 
     verdict: Verdict
     reason: str
@@ -117,7 +117,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """Return `_row`, `_answer` and `_by` of answers about individual calls that still apply."""
+    """Return the rows to which an answer about a single call applies: `_row`, `_answer`, `_by`."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",
@@ -178,7 +178,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return new values for columns of calls with an answer (`_answer`, given by `_by`)."""
+    """Return expressions for the columns that an answer (`_answer`, by the rule `_by`) changes."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared

@@ -1,4 +1,4 @@
-"""Computes rates from a reviewed sample, for the recorded calls and for the service."""
+"""Computes rates from a reviewed sample, for the recorded calls and for calls in general."""
 
 import math
 from collections import defaultdict
@@ -44,7 +44,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
     @property
     def service(self) -> Interval:
-        """The service's rate with its interval."""
+        """The rate of the service in general, beyond the recorded calls, with its interval."""
         return Interval(self.rate, self.service_low, self.service_high)
 
 
@@ -96,7 +96,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """Return a sample's non-empty strata, each with the given numbers of its drawn calls."""
+    """Return a sample's non-empty strata, each with the `answers` about its drawn calls."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]

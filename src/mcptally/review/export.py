@@ -21,7 +21,7 @@ FROM calls WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unnest($2))
 def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
     """Yield one JSON line per settled answer: verdict, fault, and masked text without payload.
 
-    Arguments, names of recordings and of reviewers, and their reasons are left out.
+    Arguments, recordings' names, reviewers' names and reviewers' reasons are left out.
     """
     answers = settled.calls
     rows = store.sql(

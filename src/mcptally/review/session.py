@@ -213,7 +213,7 @@ class Session:
         return newest
 
     def draw(self, n: int, *, seed: int | None = None) -> Sample:
-        """Draw a sample of `n` calls and write it to the file, which fixes its size.
+        """Draw a sample of `n` calls, and write it to the file; its size cannot change later.
 
         Raises:
             UsageError: `n` is too small, or there is no such call.

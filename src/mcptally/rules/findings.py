@@ -238,7 +238,8 @@ def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
 def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
     """Return `findings` unchanged, after checking that their rules are known.
 
-    Raises: RuleError: a finding has an unknown rule.
+    Raises:
+        RuleError: a finding has an unknown rule.
     """
     for name in set(findings.get_column(Findings.rule.name).to_list()):
         finding_rule(name)

@@ -233,7 +233,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Return the distinct pairs of tool and response that checks select, with rows and checks."""
+    """Return one row per tool and response: the calls with this result, and the checks to run."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)

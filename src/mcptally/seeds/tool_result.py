@@ -17,7 +17,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     structured: Any
     is_error: Any
     expected_xml: str | None = None
-    """Why the first text should have an XML declaration that it lacks; see `expected_xml`."""
+    """Why the first text needs an XML declaration that it lacks; see the module `expected_xml`."""
 
     @classmethod
     def parsed(

@@ -241,8 +241,8 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # Of two changes, take the change with more calls on its outer side; the other change is found
-    # later.
+    # A range begins and ends with a change. Take the change with more calls outside the range; the
+    # search of the segments finds the other one.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)
@@ -305,7 +305,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
         # All sessions changed in the same direction. With few sessions, random signs often agree
-        # too.
+        # too, so the share of draws is too large; use Student's t if it gives less.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 

@@ -225,7 +225,7 @@ def _within_sessions(
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Return `single`, or a contrast with a second fact if this contrast separates clearly better.
+    """Return the contrast of one fact (`single`), or of two facts if they separate clearly better.
 
     The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
     """

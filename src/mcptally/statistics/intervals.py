@@ -108,8 +108,8 @@ def rate_intervals(
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)
         n_eff = np.where(n > 0, n / effect, np.nan)
-        # The variance of individual calls is known. Only the rest of the variance is estimated,
-        # with this weight.
+        # The variance of individual calls is known. Only the variance due to sessions is estimated:
+        # it has this weight in the interval's width.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)

@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
     certain: list[tuple[int, int]]
     """Groups that are always drawn: the group, and the number of its calls to review."""
     rest: list[tuple[int, int]]
-    """The other drawn groups: the group, and the number of its calls to review."""
+    """Drawn groups that are not always drawn: the group, and the number of its calls to review."""
     probability: Floats
     """The probability that each group is drawn."""
 
@@ -54,7 +54,7 @@ class Stratum(NamedTuple):
     certain: Sequence[tuple[float, Sequence[float]]] = ()
     """Size and answers of each group that is always drawn."""
     rest: Sequence[float] = ()
-    """Answers about calls in the other groups."""
+    """Answers about calls in groups that are not always drawn."""
 
 
 class Interval(NamedTuple):
@@ -181,7 +181,7 @@ def _combined(strata: Sequence[Stratum], unknown: float, alpha: float) -> Interv
                 parts.append((calls / total, interval))
     found = combined(parts)
     if unseen:
-        # Without answers, the rate may be anything.
+        # Without answers, any rate is possible.
         return Interval(math.nan, found.low, min(1.0, found.high + unseen))
     return found
 
@@ -202,7 +202,7 @@ def _with_unknown(stratum: Stratum, value: float) -> Stratum:
 
 
 def _mixed(strata: Sequence[Stratum]) -> float:
-    """Return how often two calls in a group have different answers."""
+    """Return the estimated share of pairs of calls in one group that have different answers."""
     differing, pairs = MIXED
     for stratum in strata:
         for _, answers in stratum.certain:

@@ -200,7 +200,7 @@ _PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.p
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Return whether the members that mcptally uses have the right types."""
+    """Return whether the members of a manifest that mcptally uses have the right types."""
     sources, parts = manifest.get("archive", []), manifest.get("parts")
     return (
         isinstance(sources, list)

@@ -13,7 +13,8 @@ from mcptally.transcript.remote import changed_at, is_s3, reaching, resolve
 def list_names(url: str) -> list[str]:
     """Return the paths of all files below a URL, relative to it, sorted.
 
-    Raises: McptallyError: the URL cannot be reached.
+    Raises:
+        McptallyError: the URL cannot be reached.
     """
     system, path = resolve(url)
     with reaching(url):

@@ -100,7 +100,8 @@ def create_work_folder(folder: Path) -> Path:
 def _require_store_or_empty(folder: Path) -> None:
     """Check that a folder is empty, a store, or the remains of a store after a killed run.
 
-    Raises: StoreError: the folder is something else, or its path is not UTF-8 or begins with `~`.
+    Raises:
+        StoreError: the folder is something else, or its path is not UTF-8 or begins with `~`.
     """
     require_plain_path(folder)
     if not folder.exists():

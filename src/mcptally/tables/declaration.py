@@ -115,7 +115,8 @@ class StageTable:
     def select(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return only this table's columns, in order, from `data`.
 
-        Raises: TypeError: a column is missing or has the wrong type, which is a bug in the stage.
+        Raises:
+            TypeError: a column is missing or has the wrong type, which is a bug in the stage.
         """
         schema = data.schema
         if schema == cls.schema():

@@ -96,7 +96,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 class Fault(enum.StrEnum):
-    """What has to change for the call to work."""
+    """Who must act so that the call works."""
 
     CALLER = "caller"
     ACCOUNT = "account"

@@ -45,7 +45,7 @@ def discover(
             has a name that is not UTF-8; a pattern is invalid; or no file was found.
     """
     given = list(paths)
-    if "" in given:  # from an unset shell variable; `Path("")` would be the working directory
+    if "" in given:  # such as an unset shell variable; `Path("")` would be the working directory
         raise UnreadableError("a path is empty; the current folder is called .")
     named = [Path(path) for path in given]
     out: list[SkippedFile] = []
@@ -109,7 +109,7 @@ def pattern_matches(pattern: Path) -> Iterator[Path]:
     if fixed < len(parts):
         try:
             yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # for example, `**` next to other characters
+        except ValueError as error:  # an invalid pattern, such as `**` next to other characters
             raise UnreadableError(f"{pattern}: {error}") from error
 
 

@@ -280,7 +280,7 @@ ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
 def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
-    """Return the value for a member whose type is not the declared type."""
+    """Return the value that replaces a member of another type than declared."""
     if name == "content":
         try:
             return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]

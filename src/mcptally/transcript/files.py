@@ -25,7 +25,7 @@ from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
 CHUNK_BYTES: Final = 1 << 20
-"""Bytes read at a time. In measurements, smaller chunks cost calls, larger chunks cache misses."""
+"""Bytes read at a time. Smaller chunks need more calls, larger chunks cause more cache misses."""
 
 SAMPLE_BYTES: Final = 4 << 20
 """Number of decompressed bytes from which `expansion_ratio` estimates a file's ratio."""
@@ -44,7 +44,7 @@ FREE_EXPANSION: Final = 64
 Typical recordings expand 5 to 20 times; a thousand recordings of the same call exceed 200."""
 
 UNPACK_BUDGET_BYTES: Final = 512 << 20
-"""Total bytes beyond `FREE_EXPANSION` to which a partition's compressed files may expand."""
+"""Total bytes by which a partition's compressed files may exceed `FREE_EXPANSION`."""
 
 _MAX_WINDOW: Final = 1 << 27
 """Largest zstd window (zstd's default limit): bounds memory on hostile input."""
@@ -357,7 +357,7 @@ def read_lines(
     digests: Digests | None = None,
     span: Span | None = None,
 ) -> Iterator[LineRun | Damage]:
-    """Yield the lines of a file in runs of about `chunk` bytes, and each damage between the runs.
+    """Yield the lines of a file in runs of about `chunk` bytes, and each unreadable part.
 
     Args:
         path: the file. If it cannot be opened, one `Damage` is yielded.

@@ -138,7 +138,7 @@ def parse_members(line: bytes) -> list[Member] | Rejection:
         return list(_scan_members(line.decode()))
     except msgspec.ValidationError:
         return "transcript.not_an_event", "JSON, but not an object"
-    except ValueError:  # from msgspec or the standard library
+    except ValueError:  # msgspec or the standard library raised it
         return "transcript.not_json", "not JSON"
 
 

@@ -187,7 +187,7 @@ def _merged(ranges: Iterable[range]) -> Iterator[range]:
 
 
 def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
-    """Keep the wanted messages and stderr lines in a run of lines."""
+    """Store the wanted messages and stderr lines of a run of lines in `file`."""
     for searched in ranges:
         for number in range(
             max(searched.start, run.first), min(searched.stop, run.first + run.count)

@@ -197,7 +197,7 @@ def _redact_line(
     event = decode_or_none(_STRING, known.get("event", b"null")) or ""
     if event in EVENT_NAMES:
         done.events += 1
-    elif "event" in known or WITHHELD not in known:  # not withheld by an earlier run
+    elif "event" in known or WITHHELD not in known:  # unless an earlier run withheld the line
         done.carried += 1
     clean, count = _redact_members(event, members, redaction)
     done.redacted += count

@@ -44,7 +44,7 @@ def how_to_copy(url: str, folder: str) -> str:
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL from which a `Path` was made, without the lost slash; None for other paths."""
+    """Return the URL that `Path` shortened, such as `s3://bucket` for `s3:/bucket`; else None."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -158,8 +158,9 @@ class RemoteFile:
     def raw(self) -> "_Stream":
         """Return an unbuffered stream of the file's bytes.
 
-        Raises: McptallyError: now or while reading: the file cannot be reached or has become
-        shorter.
+        Raises:
+            McptallyError: now or while reading: the file cannot be reached or has become
+                shorter.
         """
         return _Stream(self)
 

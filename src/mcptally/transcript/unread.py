@@ -65,7 +65,7 @@ class Unread(msgspec.Struct, frozen=True):
     """The parts of an archive that could not be read."""
 
     share: float
-    """The minimum share of the archive's bytes."""
+    """The minimum share of the archive's bytes that could not be read."""
     files: int
     """Number of files with unread parts."""
     of: int

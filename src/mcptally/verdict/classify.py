@@ -214,7 +214,7 @@ def _verdicts(
     weights: weighing.Weights,
     opinions: _Opinions | None,
 ) -> pl.DataFrame:
-    """Return `Verdicts`: one row per kind."""
+    """Return `Verdicts`, with one row per kind of call."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
     if opinions is not None:
         probability = weighing.pooled(probability, *opinions)
@@ -236,7 +236,7 @@ def _verdicts(
 
 
 def _rule_columns(chosen: tuple[VerdictRule, ...]) -> pl.DataFrame:
-    """Return the columns set by rules: one row per rule, then one per class without a rule."""
+    """Return the columns that rules set: one row per rule, then one per class without a rule."""
     rows: list[tuple[str | None, ...]] = [
         (
             rule.verdict,

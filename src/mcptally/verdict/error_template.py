@@ -155,10 +155,10 @@ def _unwrap(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _layers() -> list[list[pl.Expr]]:
-    """Return the columns that `_unwrap` adds, cached: making them takes as long as the query.
+    """Return the column expressions that `_unwrap` evaluates, one list after the other.
 
-    Each list is evaluated before the next uses its columns: nested expressions would be planned
-    again wherever they occur.
+    A list uses the columns of the lists before it, because nested expressions would be planned
+    again wherever they occur. The result is cached: building it takes as long as the query.
     """
     text = pl.col("text")
     steps = [[text.str.strip_chars()]]

@@ -156,7 +156,7 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
     belong to another call.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
-    text = pl.when(exception.is_not_null()).then(text)  # Few calls have an exception.
+    text = pl.when(exception.is_not_null()).then(text)
     return (
         pl.when(is_uninformative(text))
         .then(pl.lit("masked"))
@@ -167,7 +167,7 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
     """Return the reply, or the exception on stderr if the reply names no cause."""
-    reply_beside = pl.when(exception.is_not_null()).then(reply)  # Few calls have an exception.
+    reply_beside = pl.when(exception.is_not_null()).then(reply)  # few calls have one
     return pl.when(is_uninformative(reply_beside)).then(exception).otherwise(reply)
 
 

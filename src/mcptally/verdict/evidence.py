@@ -354,7 +354,7 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _flags(height: int, rows: pl.LazyFrame) -> pl.Series:
-    """Return whether each of `height` calls is among `rows`."""
+    """Return a mask of `height` calls that is true for the calls in `rows`."""
     result = np.zeros(height, dtype=np.bool_)
     result[rows.select(_Files.row.name).pipe(run_query).get_column(_Files.row.name).to_numpy()] = (
         True

@@ -319,7 +319,7 @@ def _took_a_time_limit() -> pl.Expr:
 
 
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
-    """Map each pair of rule field and pattern to the name of a column."""
+    """Map each pair of field and pattern in the rules to a column name, such as `matches_0`."""
     tests = {("tool", rule.tool) for rule in chosen if rule.tool}
     tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
     tests |= {

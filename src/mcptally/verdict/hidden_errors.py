@@ -87,7 +87,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, with the numbers of the tool's results in the archive with a text and in JSON."""
+    """The inputs, and how many results of the tool in the archive have a text and are JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json

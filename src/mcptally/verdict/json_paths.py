@@ -80,7 +80,7 @@ def lines(texts: pl.Series) -> pl.Series:
 
 def _written(text: bytes) -> str:
     """Return the lines `path = value` for one text."""
-    # Do not decode other texts, because they are truncated, mostly within a value.
+    # Decode only texts that end with a bracket; all other texts are truncated.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)

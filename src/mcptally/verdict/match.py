@@ -187,7 +187,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
 
 
 def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `owner` for each text that contains a word of an owner, sorted by row."""
+    """Return `row` and `owner` (a keyword list) for each text that contains one of its keywords."""
     lower = pl.col("text").str.to_lowercase()
     return (
         texts.to_frame("text")

@@ -273,7 +273,8 @@ def words_of_languages() -> Mapping[str, _Words]:
 def with_words(rule: R) -> R:
     """Return the rule with the patterns of its word class.
 
-    Raises: RuleError: the class does not exist.
+    Raises:
+        RuleError: the class does not exist.
     """
     if not rule.words:
         return rule

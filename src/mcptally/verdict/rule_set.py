@@ -25,8 +25,9 @@ class RuleSet(msgspec.Struct, frozen=True):
     def load(cls, path: Path | None = None) -> "RuleSet":
         """Return the shipped rules with the changes in the TOML file `path`.
 
-        Raises: RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one
-        of its own examples.
+        Raises:
+            RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one
+                of its own examples.
         """
         if path is None:
             return cls()

@@ -67,8 +67,7 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
     terms: tuple[str, ...]
     idf: tuple[float, ...]
     unknown_idf: float
-    """The idf of all other terms. Other terms have no weights, so a text of unknown words gets no
-    opinion."""
+    """The idf of unknown terms. They have no weights, so a text of such terms gets no opinion."""
     weights: tuple[tuple[float, ...], ...]
     """For each of `CLASSES`, the weights of all terms."""
 

@@ -42,9 +42,12 @@ CONTEXT_FROM: Final = 900
 CONVINCING: Final = 0.5
 """Minimum probability of a verdict other than `ambiguous`."""
 SETTLING: Final = ("form", "code", "cause")
-"""A case is clear if the first rule about the text has one of these tiers and all other rules about
-the text agree. Rules about context have separate weights for clear cases, because they should
-change clear cases less."""
+"""Tiers that make a call clear.
+
+A call is clear if the first rule about the text has one of these tiers and all other rules about
+the text agree. Rules about context have separate weights for clear calls, because they should
+change clear calls less.
+"""
 SMALLEST: Final = 1e-4
 """Lower limit for the rules' probabilities in pooling, so that rules cannot exclude a class."""
 SMALLEST_OPINION: Final = 0.02

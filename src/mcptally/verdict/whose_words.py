@@ -252,7 +252,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Join calls, with their row number as `row`, and the words of their texts.
+    """Join calls with the words of their texts; `row` is the call's row number.
 
     Rows with nulls in `columns` are dropped.
     """

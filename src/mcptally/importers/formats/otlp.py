@@ -103,7 +103,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:
-    """Yield each span in a group, preceded by the library that wrote the span."""
+    """Yield the spans in a group, each with the library that wrote it."""
     for scope in group.scopes:
         library = scope.library.name if scope.library else None
         for raw in scope.spans:

@@ -142,7 +142,7 @@ class Answers:
         )
 
     def light(self, query: str) -> pl.DataFrame:
-        """Return the answer to a cheap SELECT of our own; does not wait for masked copies."""
+        """Return the answer to a fast SELECT without user input; do not wait for masked copies."""
         return self.kept(
             ("light", query),
             lambda: retry_if_replaced(
@@ -163,7 +163,8 @@ class Answers:
     def _wait_for_copies(self) -> None:
         """Wait for the masked copies, which a child process writes once per store.
 
-        Raises: QueryError: writing the copies takes longer than the time limit for an answer.
+        Raises:
+            QueryError: writing the copies takes longer than the time limit for an answer.
         """
         with self._lock:
             is_first = self._copies is None
@@ -196,7 +197,7 @@ class Answers:
         return frame
 
     def kept(self, key: object, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:
-        """Return the answer for a key, which is computed once per state of the store.
+        """Return the cached answer for a key; compute it if there is none or the store has changed.
 
         Threads that request the key in the meantime wait for the same answer.
         """

@@ -57,7 +57,7 @@ class Page:
 
 
 def environment(links: Links) -> jinja2.Environment:
-    """Return the environment of the pages' templates, which may use the report's macros."""
+    """Return the Jinja environment of the pages' templates, which may use the report's macros."""
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [

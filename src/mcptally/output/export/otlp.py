@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether the span of this request's operation belongs to another request."""
+    """Return whether another request has the span of this request's operation."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -135,7 +135,7 @@ def _kind(row: dict[str, Any]) -> int:
 
 
 def _is_error(row: dict[str, Any]) -> bool:
-    """Return whether the operation counts as an error on the span's side."""
+    """Return whether an operation failed; for a server's span, the caller's errors do not count."""
     if row["outcome"] == "protocol_error" and _kind(row) == _KIND_SERVER:
         return row["error_code"] not in _ERRORS_OF_CALLERS
     return row["outcome"] in FAILED
@@ -204,7 +204,7 @@ def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str
 
 
 def _operation(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes that spans and metrics have in common."""
+    """Return the attributes of an operation that its span and the metrics have in common."""
     carrier = _TRANSPORTS.get(row["transport"])
     address, port = _address(row["server_url"]) if row["dir"] == "c2s" else (None, None)
     return {

@@ -120,7 +120,8 @@ def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
 
     The first examples of all rows precede all second examples.
 
-    Args: groups: the examples of each row, per section, most important section first.
+    Args:
+        groups: the examples of each row, per section, most important section first.
     """
     rows = [row for group in groups for row in group]
     turns = zip_longest(*rows)

@@ -39,7 +39,8 @@ def headline(found: Answers) -> str:
 def share_that_worked(counts: Mapping[str, int]) -> str:
     """Return a sentence, without a full stop, about the share of calls that worked.
 
-    Args: counts: `calls`, `ok` and `unknown`; calls with an unknown outcome are excluded.
+    Args:
+        counts: `calls`, `ok` and `unknown`; calls with an unknown outcome are excluded.
     """
     calls, ok = counts["calls"] - counts["unknown"], counts["ok"]
     if not calls:
@@ -239,7 +240,7 @@ def calls(on_page: Calls) -> dict[str, str]:
 
 
 def rest(found: Answers) -> str:
-    """Return what a page without tables leaves out."""
+    """Return a sentence about what a page without tables leaves out."""
     problems = count(found("priorities").height, "problem")
     return (
         f"The commands below list {problems}, and show the tools and servers with their rates and "

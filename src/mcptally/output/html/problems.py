@@ -122,7 +122,7 @@ def blame(row: Mapping[str, Any]) -> str:
 
 
 def _in_what(row: Mapping[str, Any]) -> str:
-    """Return the part of a server or client that is at fault, if the kind of problem says so."""
+    """Return the kind of mistake, such as "in how it is set up", if the problem implies one."""
     if row["kind"] == "misconfigured":
         return ", in how it is set up"
     if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
@@ -181,7 +181,7 @@ def inputs(row: Mapping[str, Any]) -> str:
         where = f"{row['input_path']} " if row["input_path"] else "the object "
         error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
         said.append(f"{_of(broken, calls)} break the input schema, most often: {error}")
-    # The row counts these calls but does not list their names as tools.
+    # The row counts calls to unknown tools, but does not list these tools by name.
     if unlisted:
         tools = "a tool" if len(row["unlisted"]) == 1 else "tools"
         said.append(

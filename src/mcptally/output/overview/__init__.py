@@ -125,7 +125,7 @@ def _overview(
     cache.create(root, folder)
     with cache.locked(folder, on_wait):
         earlier = cache.read(folder)
-        # True if another process has computed the answer since.
+        # Another process may have computed the answer since.
         if inputs.are_stable and cache.is_current(folder, earlier, state):
             return _known(folder, earlier, inputs, on_answer)
         found = _answer_anew(folder, inputs, state, earlier, jobs, progress, on_answer)
@@ -139,7 +139,7 @@ def _known(
     inputs: Inputs,
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Return the result stored in the cached state."""
+    """Return the overview that an earlier run stored in the cached state."""
     skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
     others = {"skipped": skipped, "other_names": inputs.other_names}
     found = Overview(folder, state["answer"] | others)

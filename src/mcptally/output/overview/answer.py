@@ -27,7 +27,7 @@ def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
 def _answer(asked: Asked, most: int) -> dict[str, Any]:
     totals = asked.totals()
     first, last = totals["first_call"], totals["last_call"]
-    if first is None:  # no calls, because the servers did not start
+    if first is None:  # there are no calls if no server started
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     counted, values = counted_calls(asked.filters)

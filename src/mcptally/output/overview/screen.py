@@ -98,7 +98,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """Yield lines with the failed calls by cause, most frequent first, and other calls.
+    """Yield lines with the number of failed calls by cause, most frequent first, and of others.
 
     Everything is on one line if it fits into `width`.
     """
@@ -132,9 +132,9 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 
 
 def _no_finding(answer: Mapping[str, Any]) -> str:
-    """Return the text shown if there are no findings.
+    """Return the text that the screen shows if there are no findings.
 
-    Calls that name no tool may still have failed.
+    It mentions failed calls that name no tool, which findings do not cover.
     """
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:

@@ -117,7 +117,8 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
     Processes that the call starts do not get Ctrl-C either.
 
-    Raises: TimeoutError: the call takes longer; it continues, but its result is ignored.
+    Raises:
+        TimeoutError: the call takes longer; it continues, but its result is ignored.
     """
     result: concurrent.futures.Future[_T] = concurrent.futures.Future()
 
@@ -333,7 +334,8 @@ class DaskPool:
     ) -> Iterator[tuple["distributed.Future", Any]]:
         """Yield futures and their results as they complete, with at most `ahead` in progress.
 
-        Raises: McptallyError: a task raised it, or the cluster has no workers left.
+        Raises:
+            McptallyError: a task raised it, or the cluster has no workers left.
         """
         done: queue.SimpleQueue[distributed.Future] = queue.SimpleQueue()
         coming = iter(futures)
@@ -389,7 +391,8 @@ def _run_on_workers(
 ) -> dict[str, Any]:
     """Run a function on every worker and return the results by worker.
 
-    Raises: TimeoutError: the workers do not answer within `ANSWER_SECONDS`.
+    Raises:
+        TimeoutError: the workers do not answer within `ANSWER_SECONDS`.
     """
     return _within(ANSWER_SECONDS, lambda: client.run(function, *arguments, **named))
 

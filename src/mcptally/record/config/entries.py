@@ -121,7 +121,7 @@ URL_KEYS: Final = ("url", "serverUrl", "httpUrl")
 
 
 def recorder_argument_count(entry: ServerEntry) -> int | None:
-    """Return the number of arguments before the server's command, with `--`.
+    """Return the number of arguments before the server's command, including `--`.
 
     Returns None if the command does not run the recorder.
     """

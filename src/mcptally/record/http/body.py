@@ -1,4 +1,4 @@
-"""Parse a copy of an HTTP body into the items that a recording stores.
+"""Parses a copy of an HTTP body into the items that a recording stores.
 
 Bodies with the content type `text/event-stream` are parsed as server-sent events, all others as one
 JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor

@@ -125,7 +125,7 @@ class EventLoop:
 
     @contextlib.contextmanager
     def signals(self, numbers: tuple[int, ...], callback: Callable[[int], None]) -> Iterator[None]:
-        """Call `callback` for these signals within the context; works only in the main thread."""
+        """Call `callback` for these signals in a `with` block; works only in the main thread."""
         self._on_signal = callback
         previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._other_wakeup_fd = signal.set_wakeup_fd(

@@ -1,4 +1,4 @@
-"""Build the events of an HTTP exchange; recordings.py assigns them to a recording."""
+"""Builds the events of an HTTP exchange; recordings.py assigns them to a recording."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -72,7 +72,7 @@ class ExchangeRecord(Exchange):
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
-        """Return a list of one call that records the events so far.
+        """Return a list with one function, which records the events so far.
 
         The list is empty if there is no recording yet.
         """

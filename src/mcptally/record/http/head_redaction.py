@@ -21,7 +21,7 @@ class HeadRedaction:
     """
 
     def __init__(self, policy: Policy) -> None:
-        # Peers repeat nearly all heads and paths.
+        # Cache the results, because peers repeat nearly all heads and paths.
         self._policy = policy
         self._cached_request = functools.lru_cache(512)(self._request)
         self._cached_response = functools.lru_cache(512)(self._response)

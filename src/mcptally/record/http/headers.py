@@ -1,4 +1,4 @@
-"""Validate request and response heads, and rewrite them for forwarding.
+"""Validates request and response heads, and rewrites them for forwarding.
 
 Header names keep their case and order. Hop-by-hop headers are removed.
 """

@@ -65,9 +65,9 @@ def known_request(
     authorization: bytes | None,
     require_loopback_host: bool,  # noqa: FBT001 - the cache is faster without keywords
 ) -> KnownRequest | None:
-    """Return the request with this head.
+    """Return the request that starts with the head `raw`.
 
-    Returns None if the parser must handle the request, for example to refuse the request.
+    Returns None if the parser must handle the request, for example to refuse it.
     """
     any_length, number = _without_length(raw)
     known = _known_request(
@@ -85,7 +85,7 @@ def known_request(
 
 @functools.lru_cache(_KEPT)
 def known_response(raw: bytes) -> KnownResponse | None:
-    """Return the response with this head to a known request; None if the parser must handle it."""
+    """Return the response that starts with the head `raw`; None if the parser must handle it."""
     any_length, number = _without_length(raw)
     known = _known_response(any_length)
     if known is None or number is None:

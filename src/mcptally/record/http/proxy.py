@@ -1,4 +1,4 @@
-"""Forward bytes between one client connection and its server connection.
+"""Forwards bytes between one client connection and its server connection.
 
 Each read is handled in three steps: parse (protocol.py), record complete items (write_queue.py),
 forward. This module decides when each side is read or written, and what happens when a side closes.
@@ -447,7 +447,7 @@ class ProxyConnection:
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
         # Columns: client data, end and error; server data and end. If a server sends data without a
-        # request, its connection is closed, as a client would.
+        # request, its connection is closed: clients do the same.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

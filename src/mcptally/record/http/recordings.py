@@ -1,4 +1,4 @@
-"""Assign HTTP exchanges to recordings.
+"""Assigns HTTP exchanges to recordings.
 
 docs/explanation/recorder.md gives all rules. Each session that an `initialize` opens with an
 `Mcp-Session-Id` has its own recording, and each legacy SSE stream has one. All other exchanges go
@@ -45,7 +45,7 @@ RecordingCall = Callable[[], None]
 
 
 class Exchange:
-    """The facts that determine the recording of an exchange."""
+    """The facts about an HTTP exchange that determine its recording."""
 
     recording: OpenRecording | None = None
     """The exchange's recording; None until it is known."""
@@ -112,7 +112,7 @@ class Sessions:
         elif exchange.method == "POST":
             if (legacy_recording := self._legacy_endpoints.get(exchange.path)) is not None:
                 self._assign(exchange, legacy_recording)
-            # In all other cases the body decides: it may be an `initialize`.
+            # In all other cases the body determines the recording: it may be an `initialize`.
         elif not (
             exchange.method == "GET"
             and exchange.session is None
@@ -121,7 +121,7 @@ class Sessions:
             and _without_query(exchange.path) not in self._streamable
         ):
             self.assign_shared(exchange)
-        # In the remaining cases the response decides: it may be a legacy stream.
+        # In the remaining cases the response determines the recording: it may be a legacy stream.
 
     def assign_shared(self, exchange: Exchange) -> None:
         """Assign an exchange without a session to the shared recording."""
@@ -139,7 +139,11 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: Exchange) -> None:
-        """Make the recording of a successful `initialize` the session's or the shared recording."""
+        """Assign later exchanges to a successful `initialize`'s recording.
+
+        These are the exchanges with the session id that the server returned, or, if it returned
+        none, all exchanges.
+        """
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
             return

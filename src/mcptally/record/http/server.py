@@ -1,4 +1,4 @@
-"""Run the HTTP recorder: listen, accept clients, and shut down."""
+"""Runs the HTTP recorder: listens, accepts clients, and shuts down."""
 
 import functools
 import signal
@@ -67,7 +67,7 @@ def run(
     with service.loop.signals(_stop_signals(), lambda _: service.stop()):
         service.log_addresses()
         service.serve()
-        archive.watch(lambda _fd, _callback: None)  # the loop has ended
+        archive.watch(lambda _fd, _callback: None)  # the event loop has ended
         archive.close()
     return 0
 

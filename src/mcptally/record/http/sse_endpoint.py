@@ -1,4 +1,4 @@
-"""Rewrite an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
+"""Rewrites an absolute URL in the `endpoint` event of legacy HTTP+SSE to the recorder's origin.
 
 This event contains the URL that clients post to. A path is resolved against the recorder's URL and
 needs no change; an absolute URL would bypass the recorder. URLs of other origins are not rewritten,
@@ -16,7 +16,7 @@ _ABSOLUTE: Final = re.compile(
 )
 
 _MAX_BLOCK_BYTES: Final = 64 * 1024
-"""Number of bytes without the end of a block after which the search of a stream stops."""
+"""Maximum size of an event that is searched; if it is larger, the stream passes unchanged."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 - compared, not bound

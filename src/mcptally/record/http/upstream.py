@@ -1,4 +1,4 @@
-"""Parse the URL of the upstream server, resolve its host name, and connect to it."""
+"""Parses the URL of the upstream server, resolves its host name, and connects to it."""
 
 import binascii
 import errno

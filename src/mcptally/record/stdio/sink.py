@@ -71,7 +71,7 @@ class _PolledSink(Sink):
         while done < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
             done += os.write(self.fd, data[done : done + _MIN_PIPE_BUF])
         if not done:
-            os.write(self.fd, b"")  # raises if the reader has closed the pipe
+            os.write(self.fd, b"")  # this raises an error if the reader has closed the pipe
         return done
 
 

@@ -110,7 +110,7 @@ def _run_supervisor(
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # the server makes the same call; either process may be first
+        os.setpgid(server, server)  # the server calls setpgid, too: either may be first
     detach_descriptors(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)

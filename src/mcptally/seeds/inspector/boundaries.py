@@ -30,7 +30,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
     """Return, for each of `rows`, whether a value in the arguments is at a boundary.
 
     Arguments are parsed only if they may have a value at a boundary: if `_EMPTY` matches, if the
-    tool declares a size limit, or if the number of a declared numeric limit may occur.
+    tool declares a size limit, or if a number at a declared limit may occur.
 
     Args:
         rows: `definition` and `arguments` of calls.

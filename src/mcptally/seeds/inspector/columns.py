@@ -1,4 +1,4 @@
-"""Computes the document's and the original program's seed scores of a table of calls.
+"""Computes the document's and the original program's seed scores for a table of calls.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
 or absent, a first text that was not truncated. `regular_replies` scores replies that the columns
@@ -176,7 +176,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Return `answered`, restoring first texts that the decoder may have truncated (`is_cut`)."""
+    """Return the rows with whole first texts where the decoder may have cut them (`is_cut`)."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered
@@ -276,7 +276,7 @@ def _parsed(arguments: str | None) -> Any:
 
 
 def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
-    """Return `found` without `seed_*` for interim answers, which the document does not score."""
+    """Set the `seed_*` columns to null for interim answers, which the document does not score."""
     interim = rows.get_column(ROW)[_indices(rows, _Replies.is_interim)]
     if not len(interim):
         return found

@@ -44,7 +44,7 @@ def business(context: ValidationContext) -> BusinessDecision:
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Return the decision about a JSON-RPC error, which has a code and counts as structured."""
+    """Return whether a JSON-RPC error, which counts as structured, is business logic."""
     return decide(message, tool, arguments, code=code, structured=True)
 
 
@@ -61,7 +61,7 @@ def examined_text(response: Any) -> str:
 def decide(
     text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
 ) -> BusinessDecision:
-    """Return the decision about an examined text.
+    """Return the decision on whether an error with this text is business logic.
 
     Args:
         text: the error's text.

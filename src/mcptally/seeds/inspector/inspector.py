@@ -58,7 +58,7 @@ def examined_text(response: Any) -> str:
 
 
 def decide(text: str, tool: str) -> BusinessDecision:
-    """Return the decision about an examined text, which must be in lower case."""
+    """Return the decision on whether an error with this lower-case text is business logic."""
     if ROWS.holds("mcp_code_named", text) and ROWS.holds("mcp_code", text):
         return BusinessDecision(is_business_error=True, mcp_code=True)
     pattern = ROWS.holds("pattern", text)

@@ -46,7 +46,7 @@ def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
 
 
 def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame) -> pl.Series:
-    """Return, for each call, why its result should have an XML declaration that it lacks; or null.
+    """Return, for each call, why its result needs an XML declaration that it lacks; else null.
 
     Args:
         calls: scored calls, with `first_text`.
@@ -78,7 +78,7 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
 
 
 def undeclared(text: str, reason: str, path: str) -> Violation:
-    """Return the violation for a text at `path` that does not meet `expectations`."""
+    """Return the violation for a text at `path` that lacks a required XML declaration."""
     what = (
         "XML without a declaration" if re.match(_ELEMENT, text) else "text before the declaration"
     )

@@ -60,7 +60,7 @@ def unwrapped(payload: Any, declared: Collection[str] = ()) -> Unwrapped:
 
 
 def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
-    """Return the name of the wrapper that contains an object or its JSON text, or None."""
+    """Return the name of the member that wraps the arguments (an object or JSON text), or None."""
     for name in WRAPPERS:
         inner = value.get(name)
         if inner is None or name in declared:

@@ -166,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """Return `NormalisedErrors`.
+    """Return the values of a row of `NormalisedErrors`.
 
     Each value comes from the error's structure, or else from the rule, or else is a default.
     """

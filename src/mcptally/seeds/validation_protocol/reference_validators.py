@@ -1,8 +1,8 @@
 """Reproduces two validators: the document's code and the original program's code.
 
-For comparison, the answers match the answers of the original validators, including their bugs.
-`in`, `typeof` and template strings follow JavaScript. docs/reference/seed-documents.md lists the
-differences between the two.
+The functions return the same answers as the original code, including its bugs. `in`, `typeof` and
+template strings follow JavaScript. docs/reference/seed-documents.md lists the differences between
+the two validators.
 """
 
 import json

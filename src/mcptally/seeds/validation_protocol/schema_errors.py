@@ -40,7 +40,7 @@ def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
         value = validators.without_schema_keyword(value)
         engine = validators.compile_engine(name, value)
         errors = collect_errors(engine, ErrorCost(value), arguments)
-    except validators.ENGINE_ERRORS:  # `UnusableSchemaError` is a subclass
+    except validators.ENGINE_ERRORS:  # also `UnusableSchemaError`
         return
     for error in errors:
         path = [str(part) for part in error.instance_path]

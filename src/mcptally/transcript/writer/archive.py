@@ -107,7 +107,8 @@ class Archive:
     def continued(self, opening: Opening, *, clock: Clock) -> Recording:
         """Return a recording that may already have files; if so, `Recording.resume` must follow.
 
-        Raises: UnreadableError: its file names would not be those of segments.
+        Raises:
+            UnreadableError: its file names would not be those of segments.
         """
         if not SEGMENT_NAME.fullmatch(f"{opening.stem}-0000.jsonl"):
             raise UnreadableError(f"{opening.stem!r} is not the beginning of a file name")

@@ -69,7 +69,8 @@ class Journal:
     def allocate_first(self) -> None:
         """Allocate disk space for the counters and the first events.
 
-        Raises: OSError: the disk is full.
+        Raises:
+            OSError: the disk is full.
         """
         counters = (len(_ZEROS), 2 * len(_ZEROS))
         if not (self._allocate(*counters) and self.queue.allocate_first_block()):
@@ -106,7 +107,7 @@ class Journal:
             os.close(self.fd)
 
     def remove(self) -> None:
-        """Remove the file: its events are in the recordings."""
+        """Remove the file after all of its events were written to the recordings."""
         if self.path:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108 - start-up time, see segment.py

@@ -88,7 +88,7 @@ class ProgressTable:
         if slot >= self._slots or len(data) > _HALF - _LENGTH:
             return
         at = self._at(slot)
-        half = 0 if self._memory[at] == 2 else 1  # the half that is not current
+        half = 0 if self._memory[at] == 2 else 1  # write to the half that is not current
         self._put(at + 8 + half * _HALF, data)
         self._memory[at] = half + 1
 

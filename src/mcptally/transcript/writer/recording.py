@@ -28,7 +28,7 @@ _NOISE: Final = (
 
 
 def _is_noise(piece: Piece, *, unterminated: bool) -> bool:
-    """Return whether a frame is not JSON for a reason other than the end of the stream."""
+    """Return whether a frame is not JSON, unless it is only incomplete because the stream ended."""
     if not isinstance(piece, bytes) or strict_json_error(piece) not in {"not_json", "not_utf8"}:
         return False
     return not (unterminated and piece.lstrip().startswith((b"{", b"[")))
@@ -76,7 +76,7 @@ class Recording:
     def release(self) -> None:
         """Close the file without writing a `close` event."""
         if self.segments.progress.unreported_lost:
-            self.begin()  # writes a `gap`
+            self.begin()  # writes the `gap` event
         self.segments.close()
 
     # --- events ---------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Recording:
         if self._closed:
             return
         self.segments.retry_at = 0.0
-        self.flush()  # counts the events
+        self.flush()  # so that `counts` is complete
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
         self._write_events(
             "close",

@@ -89,7 +89,7 @@ class SegmentWriter:
         if self._buffer:
             if not self._unreported_lost:
                 return True
-            self.flush()  # before the `gap`
+            self.flush()  # the buffered events precede the `gap`
         monotonic = time.monotonic()
         # Check before each write, in about 1 µs: a write to a removed file succeeds, but its data
         # is lost.
@@ -172,7 +172,7 @@ class SegmentWriter:
     def resume(self, progress: Progress) -> int:
         """Continue in a new segment after the process that wrote this recording has died.
 
-        Returns the number of events that the process wrote after `progress` was saved. An
+        Returns the number of events that the dead process wrote after `progress` was saved. An
         incomplete last line is removed.
         """
         self.seq = progress.seq

@@ -37,7 +37,7 @@ _TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = (
     10,
     11,
     12,
-)  # in another cache line, written by the process that takes records
+)  # in another cache line: written by the process that takes records
 _TO_START: Final = 2**64 - 1
 """Written in place of a length if the next record is at the start of the memory."""
 
@@ -115,10 +115,7 @@ class SharedQueue:
 
     @property
     def counters(self) -> QueueCounters:
-        """The counters.
-
-        They show whether records are waiting, and whether the writer makes progress.
-        """
+        """The counters, which show whether records wait and whether the writer makes progress."""
         words = self._words
         return QueueCounters(words[_HEAD], words[_TAIL], words[_BEGUN], words[_EVENTS])
 

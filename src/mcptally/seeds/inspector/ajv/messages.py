@@ -77,7 +77,7 @@ def _key(
             name = error.kind.as_dict()["property"]
             declared = part.get("properties") if isinstance(part, dict) else None
             if isinstance(declared, dict) and _is_compiled(declared.get(name)):
-                # AJV checks this requirement together with the property.
+                # AJV checks whether a declared property is missing when it checks the property.
                 rank, position = _RANK["properties"], list(declared).index(name)
             elif isinstance(part, dict):
                 names = part.get("required", [])
@@ -115,7 +115,7 @@ def _item(value: Any, step: str | int) -> Any:
 def type_first(part: dict[str, Any]) -> bool:
     """Return whether AJV checks `type` before all other keywords, even next to a $ref."""
     kind = part.get("type")
-    # Otherwise, AJV checks the type before the first keyword that applies to values of this type.
+    # If there are keywords for this type, AJV checks the type immediately before the first of them.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
