@@ -60,8 +60,11 @@ MIN_CALLS: Final = 10
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""A rate is tested only if, in both stores together, at least `MIN_EVENTS` calls have its event and
-at least `MIN_EVENTS` calls do not, each in at least `MIN_EVENT_SESSIONS` sessions."""
+"""A rate is tested only if enough calls count as hits (such as failures), and enough do not.
+
+Both need at least `MIN_EVENTS` calls, in at least `MIN_EVENT_SESSIONS` sessions, in both stores
+together.
+"""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25

@@ -179,7 +179,7 @@ def of_tools_with(
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return what distinguishes the failing calls of a problem's example, in words, or None."""
+    """Return a sentence on what distinguishes failing calls like a problem's example, or None."""
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):

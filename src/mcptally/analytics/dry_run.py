@@ -41,7 +41,7 @@ MIN_CALLS: Final = 5
 """Minimum number of successful calls for an argument to be compared with earlier values."""
 
 RECENT: Final = 10_000
-"""Number of latest successful calls with whose values an argument is compared."""
+"""Number of latest successful calls whose values are compared with an argument."""
 
 MAX_TEXT: Final = 300
 """Maximum number of characters shown of a recorded text."""

@@ -32,13 +32,13 @@ from mcptally.store.manifest import (
 from mcptally.tables.all_tables import TABLES
 
 FILE: Final = VIEWS
-"""Name of the file in the store's folder."""
+"""Name of the DuckDB file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
 """DuckDB version whose storage format the file has; later versions can also read the file."""
 
 
 def refresh(folder: Path) -> None:
-    """Write the file unless it is up to date.
+    """Write `mcptally.duckdb` in the store's folder unless it is up to date.
 
     If the store is not writable, nothing is done.
     """
@@ -49,13 +49,13 @@ def refresh(folder: Path) -> None:
 
 
 def write(folder: Path) -> list[str]:
-    """Write the file with views only; return the names of questions that cannot be views."""
+    """Write `mcptally.duckdb` with views only; return the names of questions that are left out."""
     with _replacing(folder) as (connection, files):
         return _create_views(connection, folder, files)
 
 
 def write_with_answers(folder: Path) -> list[str]:
-    """Write the file with tables for questions that cannot be views; return their names.
+    """Write `mcptally.duckdb` with tables for questions that cannot be views; return their names.
 
     Raises:
         StoreError: the folder is not a store or is not writable.

@@ -4,7 +4,7 @@ Time, client and model select *calls*: an answer is computed from these calls on
 select *rows* of the answer, so that a tool's scores are the same as without the filter; if the
 answer has no column for the server or the tool, the two filters also select calls. An answer that
 compares clients (`COMPARED`) is computed from all clients' calls, so client and model select rows
-of it.
+of the answer.
 """
 
 import datetime

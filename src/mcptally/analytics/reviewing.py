@@ -169,7 +169,7 @@ def to_fill(
     who: str | None,
     reviews: str | Path | None,
 ) -> pl.DataFrame:
-    """Implement `Store.review`."""
+    """Return a table of calls to review, for `Store.review`."""
     session = open_session(store, reviews, who=who, server=server, tool=tool)
     if sample:
         session.ensure_sample(n)
@@ -207,7 +207,7 @@ def _row(item: Item) -> tuple[Any, ...]:
 def save(
     store: "Store", filled: pl.DataFrame, *, who: str | None, reviews: str | Path | None
 ) -> int:
-    """Implement `Store.answer`; skip rows without an answer."""
+    """Save the answers in a filled table, for `Store.answer`; skip rows without an answer."""
     missing = {"call_id", "answer"} - set(filled.columns)
     if missing:
         raise UsageError(f"the table has no column {' and '.join(sorted(missing))}")

@@ -201,7 +201,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the key of the recorded call; all members are null if no recording is named."""
+    """Return the members that identify the recorded call; all are null if no recording is named."""
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])

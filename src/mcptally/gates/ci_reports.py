@@ -19,7 +19,7 @@ _MAX_FAILURES: Final = 20
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """Return the lines of text: the failures, the number of undecided results, and the totals."""
+    """Return lines of text: the failed results, the number of undecided results, and the totals."""
     texts = [
         f"FAILED {_display_text(result.subject)}: {_display_text(result.message)}"
         for result in results

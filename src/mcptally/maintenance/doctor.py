@@ -33,7 +33,7 @@ work."""
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
 """Oldest and newest Python version that the tests run on."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
-"""Numbers of free bytes below which `doctor` reports an error and a warning."""
+"""Free bytes below which `doctor` reports an error (first number) or a warning (second)."""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",

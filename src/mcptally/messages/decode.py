@@ -524,7 +524,7 @@ MAX_REREAD: Final = 10_000
 """Maximum number of lines per partition that are reread to find duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Maximum number of findings per file and rule; one more finding gives the number of others."""
+"""Maximum number of findings per file and rule; another finding gives the number omitted."""
 
 _IS_ORDINARY_CALL: Final = (
     RequestParams.name.col.is_not_null()

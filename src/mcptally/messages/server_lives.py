@@ -15,8 +15,8 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
 LAST_LINES: Final = 400
-"""Number of last stderr lines that are searched for the reason. Node.js prints an exception's
-members after the message (250 lines for a connection of `pg`)."""
+"""Number of last stderr lines that are searched for the reason why the server ended. Node.js prints
+an exception's members after the message (250 lines for a connection of `pg`)."""
 
 MAX_CHARS: Final = 300
 """Maximum number of characters kept of the line with the reason."""

@@ -328,7 +328,7 @@ def _raws(texts: pl.Series) -> Sequence[Raw]:
 
 
 def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
-    """Replace values in the rows `i` of `calls` by those of `changed`, without copying texts."""
+    """Replace values in the rows `i` of `calls` with values of `changed`, without copying texts."""
     rows = np.arange(calls.height)
     rows[changed.get_column(_Reports.i.name).to_numpy()] = calls.height + np.arange(changed.height)
     order = indices(rows)

@@ -183,7 +183,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the reused rows of `places`."""
+        """Return the `places` whose file is not scored again and whose recording is kept."""
         return places.filter(~self.is_rescored()).join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )
@@ -213,7 +213,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """Return the summaries of reused rows; facts stored by server only for `servers`."""
+        """Return the summaries of reused recordings; facts stored by server only for `servers`."""
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(
@@ -296,7 +296,7 @@ class Places:
 
     @classmethod
     def read(cls, folders: Sequence[Path], parts: Sequence[Part]) -> Self:
-        """Return the places of all parts, in memory if there are at most `IN_MEMORY`."""
+        """Return `RecordingPlaces` of all parts, in memory if there are up to `IN_MEMORY` rows."""
         found = cls(folders, parts, None)
         frames, rows = [RecordingPlaces.empty()], 0
         for part in parts:
@@ -307,11 +307,11 @@ class Places:
         return cls(folders, parts, pl.concat(frames))
 
     def all(self) -> pl.LazyFrame:
-        """Return the places of all parts."""
+        """Return `RecordingPlaces` of all parts."""
         return self.of(self.parts) if self.in_memory is None else self.in_memory.lazy()
 
     def of(self, parts: Sequence[Part]) -> pl.LazyFrame:
-        """Return the places of some parts."""
+        """Return `RecordingPlaces` of some parts."""
         if self.in_memory is not None:
             chosen = pl.LazyFrame(parts, schema=["store", "part"], orient="row")
             return self.in_memory.lazy().join(chosen, on=["store", "part"], how="semi")

@@ -99,7 +99,7 @@ class GatheredPartition(msgspec.Struct, frozen=True):
 
 
 class GatheredSlices(NamedTuple):
-    """The slices of a partition."""
+    """The gathered slices of a partition, and the digests and read errors of its files."""
 
     several: bool
     parts: Iterator[GatheredPartition]
@@ -372,7 +372,7 @@ def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 def _recordings(
     events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
-    """Return the rows of `GatheredRecordings`, with further columns."""
+    """Return one row per recording: the columns of `GatheredRecordings`, and some others."""
     frames = {
         "messages": events.messages,
         "raws": events.raws,

@@ -17,7 +17,7 @@ _NAMED = ["tools/call", "prompts/get", "resources/read"]
 """Methods for which 2026-07-28 requires `Mcp-Name`."""
 
 _NO_BODY: Final = ("comment", "no_data", "empty", "torn")
-"""Reasons for raw parts of an SSE stream that clients skip."""
+"""Values of `why` for the parts of an SSE stream that clients skip."""
 
 
 def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:

@@ -93,7 +93,7 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
     why: str = ""
     by: Reviewer = Reviewer.PERSON
     verdict: str | None = None
-    """The verdict at that time; null for a call that worked."""
+    """The call's verdict when the answer was given; null for a call that worked."""
     rule: str | None = None
     """The rule that determined `verdict`."""
 
@@ -119,7 +119,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     index: int = 0
     group: str | None = None
     verdict: str | None = None
-    """The verdict at that time; null for a call that worked."""
+    """The call's verdict when the sample was drawn; null for a call that worked."""
 
     @property
     def key(self) -> CallKey:

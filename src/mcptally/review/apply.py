@@ -29,7 +29,8 @@ CERTAINTY: Final = {REVIEWED: 98.0, INFERRED: 95.0}
 """Certainty of a reviewer's verdict: careful reviewers contradict themselves on about 2 % of calls,
 and one template may have several causes."""
 LEAST_LETTERS: Final = 8
-"""Minimum letters outside placeholders in a template; else an answer applies to one call only."""
+"""Minimum number of letters outside placeholders in a template. If a template has fewer, an answer
+does not apply to other calls with this template."""
 
 
 _PLACEHOLDER: Final = re.compile("<[a-z]+>")
@@ -70,7 +71,7 @@ def verdict_of(answer: str) -> str | None:
 
 
 def counted(reviews: Reviews) -> AppliedReviews:
-    """Return the answers that count (`settled.settle`)."""
+    """Return the answers to calls and groups that count (`settled.settle`), in a fixed order."""
     settled = settle(reviews)
     return AppliedReviews(
         tuple(settled.calls[key] for key in sorted(settled.calls)),

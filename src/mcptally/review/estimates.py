@@ -31,7 +31,7 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     answers: int
     calls: int
     rate: float
-    """Share of the recorded calls."""
+    """Share of hits among the recorded calls."""
     low: float
     high: float
     """Upper end of the 95 % interval; for later samples of a frame, 97.5 %, 98.75 % and so on."""

@@ -27,7 +27,7 @@ class Item:
     response: str | None
     definition: str | None
     group: str | None
-    """`answers.group_id` of a failed call; None for other calls, whose groups are mixed."""
+    """`answers.group_id` of a failed call; None for a call that worked, which has no group."""
     template: str | None
     calls: int
     """Number of calls to which an answer about the group applies; 1 without a group."""

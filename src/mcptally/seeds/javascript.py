@@ -197,8 +197,8 @@ def _quote(text: str) -> str:
 def judgeable(value: Any) -> Any:
     """Return the value without infinities and lone surrogates, which jsonschema-rs rejects.
 
-    JavaScript parses 1e400 as Infinity. The replacements, the greatest double and U+FFFD, make no
-    difference to any keyword.
+    JavaScript parses 1e400 as Infinity. Infinity becomes the greatest double, and a lone surrogate
+    becomes U+FFFD; neither change affects whether a value is valid.
     """
     try:
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()

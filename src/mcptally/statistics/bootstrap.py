@@ -247,7 +247,7 @@ def _correction(sessions: Whole | int) -> Floats:
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """Return differences divided by their standard errors: 0 for 0/0, infinite for other x/0."""
+    """Return differences divided by their standard errors; 0/0 gives 0, x/0 gives infinity."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance

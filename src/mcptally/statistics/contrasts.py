@@ -26,7 +26,7 @@ MIN_EFFECT: Final = 0.3
 CLEAR_EFFECT: Final = 0.9
 """Effect above which no conjunction of two facts is tried."""
 GAIN: Final = 0.15
-"""Amount by which the effect of a conjunction must exceed that of its better fact."""
+"""Amount by which the effect of a conjunction must exceed the effect of its better fact."""
 AROUND: Final = 1_000_000
 """Facts with at least this number are about a call's context, such as the preceding call.
 
@@ -71,7 +71,7 @@ class Contrast(NamedTuple):
     effect: float = 0.0
     """Share of failing calls with the fact, minus share of working calls with the fact."""
     p_value: float = 1.0
-    """Probability that the best of all facts separates as well by chance."""
+    """Probability that the best of all facts separates at least as well by chance."""
 
 
 def strongest(calls: Calls) -> list[Contrast]:
@@ -169,7 +169,7 @@ def _effects(failed: Floats, holds: Floats) -> Floats:
 
 
 def _p_values(table: _Table) -> Floats:
-    """Return each fact's p-value, the share of draws in which some fact separates as well."""
+    """Return each fact's p-value: the share of draws in which a fact separates at least as well."""
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
     if sessions >= MIN_SESSIONS:
@@ -183,7 +183,7 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the maximum in each draw of random signs for sessions.
+    """Return each fact's statistic, and the largest one in each draw of random signs for sessions.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
     the score is as often positive as negative, regardless of the correlation within the session.
@@ -200,7 +200,7 @@ def _by_sessions(
 def _within_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the maximum in each permutation within sessions."""
+    """Return each fact's statistic, and the largest one in each permutation within sessions."""
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))

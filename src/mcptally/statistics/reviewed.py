@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
     certain: list[tuple[int, int]]
     """Groups that are always drawn: the group, and the number of its calls to review."""
     rest: list[tuple[int, int]]
-    """Drawn groups that are not always drawn: the group, and the number of its calls to review."""
+    """Groups drawn at random: the group, and the number of its calls to review."""
     probability: Floats
     """The probability that each group is drawn."""
 
@@ -54,7 +54,7 @@ class Stratum(NamedTuple):
     certain: Sequence[tuple[float, Sequence[float]]] = ()
     """Size and answers of each group that is always drawn."""
     rest: Sequence[float] = ()
-    """Answers about calls in groups that are not always drawn."""
+    """Answers about calls in groups that were drawn at random."""
 
 
 class Interval(NamedTuple):

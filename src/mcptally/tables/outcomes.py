@@ -140,8 +140,8 @@ UNKNOWN: Final = "unknown"
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Maps the faults of failed client requests to the faults of failed server requests, if they
-differ."""
+"""Maps a fault to the party that it means if the server made the call and the client answered it;
+other faults stay the same."""
 
 
 class Reason(NamedTuple):
@@ -186,7 +186,7 @@ def fault_of(reason: str, fault: str = "") -> str | None:
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Return values as the right-hand side of an SQL `IN`."""
+    """Return values as an SQL list for `IN`, such as `('ok', 'timeout')`."""
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 
@@ -199,7 +199,7 @@ def is_verdict(verdict: Verdict) -> str:
 
 
 def sql_macros() -> dict[str, str]:
-    """Return, by name, SQL macros for groups and verdicts: comment, parameter, expression."""
+    """Return the SQL macros for groups, verdicts and start failures, by name, such as `_failed`."""
     groups = {
         f"_{name}": f"-- Outcomes of the group {name}.\n-- Value of: outcome\n"
         f"outcome IN {sql_list(members)}"

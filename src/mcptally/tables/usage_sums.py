@@ -46,7 +46,7 @@ _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME 
 
 
 def calls_sql() -> str:
-    """Return the SELECT for the calls to count, with `hour` and the facts."""
+    """Return the SELECT for the calls that `Usage` counts, with `hour` and `FACTS` as columns."""
     facts = ",\n    ".join(f"{value} AS {name}" for name, value in FACTS.items())
     return f"SELECT *,\n    {_HOUR_SQL},\n    {facts}\nFROM calls\nWHERE {TOOL_CALL}"
 

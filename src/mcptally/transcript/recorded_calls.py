@@ -100,7 +100,7 @@ class _File:
     not_read: str | None = None
 
     def last(self) -> int:
-        """Return the last line that is needed."""
+        """Return the number of the last line to search."""
         return max(lines.stop for lines in self.searched) - 1
 
 

@@ -93,7 +93,7 @@ _UNINFORMATIVE: Final = (
 THIS_TOOL: Final = "this_tool"
 """Text that replaces the tool's name before rules are applied."""
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
-"""Matches features of names that are not words in a language."""
+"""Matches parts of a name that ordinary words lack, such as `_`, digits and inner capitals."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
 """Matches the exception class for rejected values. The class says less about the cause than the
 message."""

@@ -126,7 +126,7 @@ def check(
 
 
 def _columns(rule: TextRule, example: Any, text: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an example as columns; a string becomes the column `text`."""
+    """Return a rule's example as columns; if it is a string, as the single column `text`."""
     if isinstance(example, str):
         return {text: example}
     if not isinstance(example, Mapping):

@@ -63,7 +63,7 @@ _MESSAGE_LINES: Final = (
 _STATUS_LINE: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:http_?)?(?:status|code|status_?code) = \"?([45]\d\d)\b"
 )
-"""Matches the member with an HTTP status."""
+"""Matches a line `path = value` in which a status member has an HTTP error status."""
 
 _SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
 
@@ -71,7 +71,10 @@ _TEXT_NAME: Final = '"text":'
 """Matches the name of the member with a content block's text, in a result's JSON."""
 _TEXT_VALUE: Final = r'^\s*"((?:[^"\\]|\\[ -~])+)'
 _LATER_CHARS: Final = 600
-"""Maximum characters kept of a later text. This repetition in the pattern takes 2 ms to compile."""
+"""Maximum characters kept of each text block after the first.
+
+The number is a repetition in a pattern, which takes 2 ms to compile.
+"""
 
 
 class Inputs(StageTable):

@@ -241,9 +241,9 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities, conditional on a knowable cause if the verdict names a cause.
+    """Return the probabilities, rescaled without `ambiguous` in rows whose verdict names a cause.
 
-    In these rows, `ambiguous` gets 0: if the cause cannot be known, no verdict is right or wrong.
+    If the cause cannot be known, no verdict that names a cause is right or wrong.
 
     Args:
         probability: the probabilities.

@@ -122,7 +122,7 @@ class StderrLines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """Return a list of the last line if it has no line ending, otherwise an empty list."""
+        """Return a list with the last line if it has no line ending, otherwise an empty list."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 

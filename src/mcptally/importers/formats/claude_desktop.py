@@ -112,7 +112,7 @@ def _message(
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """Return the command line from `Using MCP server command: … { metadata: { args: [ …`."""
+    """Return the command line in a line `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

@@ -27,7 +27,8 @@ _SAYS: Final[dict[bytes, Dir]] = {
 }
 _STDERR: Final = b"[server stderr] "
 _NOT_JSON: Final = re.compile(rb'Failed to parse message: (?P<text>".*")\s*\Z', re.DOTALL)
-"""Matches a line that quotes stdout output that is not a message, as a JSON string."""
+"""Matches a log line about stdout output that is not a message; the line quotes the output as a
+JSON string."""
 _STARTING: Final = re.compile(rb"Starting server (?!from )(?P<name>.+)\Z")
 _COMMAND: Final = re.compile(rb"Server command line: (?P<command>.+)\Z")
 _OVER: Final = re.compile(rb"Connection state: (?P<how>Stopped|Error)")

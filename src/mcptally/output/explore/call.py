@@ -109,7 +109,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return the call as a line of a file of labels; mcptally's verdict is the label."""
+    """Return the call as a line of a label file, with mcptally's verdict as the label."""
     number = row["request_id"]
     # A JSON-RPC id may be any text.
     with contextlib.suppress(TypeError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Builds the comparison page: what got worse between two time ranges, or since another store."""
+"""Builds the comparison page: what got worse between two time ranges, or between two stores."""
 
 import dataclasses
 import datetime

@@ -9,7 +9,7 @@ from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.text import shown
 
 MOST: Final = 25
-"""Maximum number of hits per kind."""
+"""Maximum number of hits of each kind (names, messages, arguments)."""
 
 _NAMES: Final = f"""
 SELECT server, tool, calls

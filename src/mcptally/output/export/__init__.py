@@ -39,7 +39,7 @@ _WRITERS: Final[Mapping[str, Writer]] = {
 
 
 class Exported(NamedTuple):
-    """The result of an export."""
+    """The numbers of exported and omitted rows, and notes on what the format cannot represent."""
 
     rows: int
     """Number of rows that met the condition, including omitted rows."""

@@ -98,7 +98,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """Yield lines with the number of failed calls by cause, most frequent first, and of others.
+    """Yield lines with the number of failed calls by cause, most frequent first, and other calls.
 
     Everything is on one line if it fits into `width`.
     """

@@ -85,7 +85,7 @@ class BodyParser:
         return items
 
     def end(self, *, truncated: bool = False) -> list[BodyItem]:
-        """Return the remaining items; `truncated` means that the body ended early."""
+        """Return the items that the body's end completes; `truncated`: the body ended early."""
         if self._decoder is not None and not self._decode_error:
             try:
                 self._decoder.end()

@@ -108,7 +108,7 @@ class ExchangeRecord(Exchange):
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
     ) -> None:
-        """Record the items of the response; `rewrite` rewrites an endpoint URL."""
+        """Record the items of the response; `rewrite` changes the URL in an `endpoint` event."""
         for item in items:
             recorded = item
             if self.may_open_session and _parse_envelope(item.piece).result is not None:

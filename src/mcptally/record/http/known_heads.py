@@ -53,7 +53,7 @@ class KnownResponse(NamedTuple):
 
 
 def split_head(data: bytes) -> tuple[bytes, bytes]:
-    """Return the complete head at the start of `data` (empty if none), and the rest."""
+    """Return the complete head at the start of `data` (empty if none), and the bytes after it."""
     end = data.find(b"\r\n\r\n", 0, MAX_KNOWN_HEAD) + 4
     return (data[:end], data[end:]) if end > 3 else (b"", data)
 

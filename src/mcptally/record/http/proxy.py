@@ -26,7 +26,7 @@ _MAX_PIPELINED_BYTES: Final = 256 * 1024
 """Maximum bytes a client may pipeline while it waits for the current response."""
 
 LINGER_SECONDS: Final = 2.0
-"""Seconds for reading an early response, for a client that is still sending its request."""
+"""Time for a client to read an early response while it is still sending its request."""
 
 _MAX_LINGER_BYTES: Final = 64 << 20
 

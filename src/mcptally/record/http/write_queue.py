@@ -18,7 +18,7 @@ class WriteQueue:
         self._wakes = False
 
     def write(self, calls: Sequence[RecordingCall]) -> None:
-        """Run the calls after the calls that are already in the queue."""
+        """Run the queued calls, then these calls."""
         if self._queued:
             calls, self._queued = [*self._queued, *calls], []
         for call in calls:
@@ -37,7 +37,7 @@ class WriteQueue:
         self._archive.wake()
 
     def enqueue(self, calls: Sequence[RecordingCall]) -> None:
-        """Run the calls after the current callback."""
+        """Queue the calls; the event loop runs them after its current callback."""
         if not self._queued:
             self._loop.call_soon(lambda: self.write([]))
         self._queued += calls

@@ -60,7 +60,7 @@ class RuleRows(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(member for row in rows for member in row.members))
 
     def regexes(self, part: str) -> tuple[str, ...]:
-        """Return the regular expressions in the rows of a part."""
+        """Return the regular expressions in the rows of a part of the score."""
         return tuple(row.regex for row in self.part(part) if row.regex)
 
     def holds(self, part: str, text: str) -> bool:
@@ -68,15 +68,15 @@ class RuleRows(msgspec.Struct, frozen=True):
         return any(row.holds(text) for row in self.part(part))
 
     def weight(self, part: str) -> float:
-        """Return the greatest weight among the rows of a part."""
+        """Return the greatest weight among the rows of a part of the score."""
         return max(row.weight for row in self.part(part))
 
     def threshold(self, part: str) -> float:
-        """Return the lowest threshold among the rows of a part."""
+        """Return the lowest threshold among the rows of a part of the score."""
         return min(row.threshold for row in self.part(part) if row.threshold is not None)
 
     def value(self, part: str) -> float:
-        """Return the value of a part that has exactly one row."""
+        """Return the value of a part of the score that has exactly one row."""
         (row,) = self.part(part)
         if row.value is None:
             raise LookupError(f"rule {row.id} has no value")

@@ -1,6 +1,6 @@
 """Parses the JSON texts of a validation: request, answer and input schema.
 
-The texts are untrusted: invalid parts become violations, and the rest is still parsed.
+The texts are untrusted: invalid parts become violations, and valid parts are still parsed.
 """
 
 import functools
