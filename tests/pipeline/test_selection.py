@@ -129,7 +129,7 @@ def test_a_server_that_the_archive_does_not_have_is_an_error_that_names_those_it
 ):
     done = run("score", archive, "-o", tmp_path / "store", "--server", "gti")
     assert done.returncode == 3
-    assert "server gti; servers of the archive: git, maps, time" in done.stderr
+    assert "server gti; servers in the archive: git, maps, time" in done.stderr
     assert not (tmp_path / "store" / "store.json").exists()
 
 

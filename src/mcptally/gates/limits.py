@@ -173,7 +173,7 @@ def _check_names(gate: Gate) -> None:
         _check_column(gate, names, "the severities and rules")
         return
     columns = answer_columns(_SCOPES[gate.scope])
-    _check_column(gate, columns, _SCOPES[gate.scope])
+    _check_column(gate, columns, f"the columns of {_SCOPES[gate.scope]}")
     if columns[gate.column] not in _NUMBERS:
         raise UsageError(f"{gate.text!r}: {gate.column} is not a number")
     highest = 1 if SHARE.search(gate.column) else 100 if _PERCENT.match(gate.column) else math.inf

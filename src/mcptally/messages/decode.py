@@ -253,7 +253,7 @@ class _Collector:
                 message = f"{count - MAX_FAULTS} more lines of this file have the same fault"
                 self._find(number, None, rule, "error", message)
         if not good and not bad:
-            self._find(number, None, "archive.empty_file", "warning", "the file holds no event")
+            self._find(number, None, "archive.empty_file", "warning", "the file contains no event")
 
     def _find(
         self, number: int, line: int | None, rule: str, severity: Severity, message: str

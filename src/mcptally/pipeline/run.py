@@ -415,8 +415,8 @@ def _sources(
 
 def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:
     """Return the message for an archive without selected calls."""
-    known = f"; servers of the archive: {', '.join(sorted(servers)[:20])}" if servers else ""
-    return f"the archive has no call of the selection: {selection.in_words()}{known}"
+    known = f"; servers in the archive: {', '.join(sorted(servers)[:20])}" if servers else ""
+    return f"no call in the archive matches: {selection.in_words()}{known}"
 
 
 def _nothing_readable(work: Path, files: Sequence[str]) -> str:
@@ -428,7 +428,5 @@ def _nothing_readable(work: Path, files: Sequence[str]) -> str:
         for file, line, message in first.select("file", "line", "message").iter_rows()
     ]
     if first["rule"].str.starts_with("transcript.").any():
-        faults.append(
-            "a log of another program is converted with: mcptally import auto LOG -o traces"
-        )
+        faults.append("to convert a log of another program: mcptally import auto LOG -o traces")
     return "\n".join([f"nothing readable in {count(len(files), 'file')}", *faults])

@@ -79,8 +79,8 @@ def policy(text: str = "default") -> "Policy":
     base = "default" if parts[0][0] in "+-" else parts.pop(0)
     if base not in BASES:
         raise UsageError(
-            f"no redaction policy is called {base!r}; there are: {', '.join(BASES)}; switch single "
-            f"rules as in default,+emails,-jwt{near(base, BASES)}"
+            f"no redaction policy is called {base!r}; there are: {', '.join(BASES)}; switch "
+            f"individual rules as in default,+emails,-jwt{near(base, BASES)}"
         )
     on = {name for name, row in RULES.items() if base in row.on}
     for word in parts:

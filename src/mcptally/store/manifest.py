@@ -110,7 +110,7 @@ def _make_one(folder: Path) -> str:
     """Return the end of a message about a folder without a store: how to make a store."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
-    what = " but holds recordings" if holds else ""
+    what = " but contains recordings" if holds else ""
     return f"{what}; make one with: mcptally score {archive} -o STORE"
 
 

@@ -121,7 +121,7 @@ def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Pat
             here = (root if root.is_dir() else source).resolve()
             if here in {there, *there.parents} or (root.is_dir() and there in here.parents):
                 raise UsageError(
-                    f"{out}: overlaps the source {root}; choose a folder outside of it with -o"
+                    f"{out}: overlaps the source {root}; choose a folder outside it with -o"
                 )
             if root.is_dir():
                 name = source.relative_to(root)

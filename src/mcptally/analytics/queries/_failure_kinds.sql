@@ -1,7 +1,7 @@
 -- The kinds of failed calls, with the cause that `affected_calls` and `priorities` give them.
 -- Of: hashes
--- Millions of failed calls are a few thousand kinds, which are almost all that deciding on a cause
--- needs. `hashes` is a table with the hashes of each row of `_failed_calls`.
+-- Millions of failed calls are of a few thousand kinds, which nearly suffice to determine causes.
+-- `hashes` is a table with the hashes of each row of `_failed_calls`.
 WITH kinds AS MATERIALIZED (
     SELECT
         kind_hash, any_value(server) AS server, any_value(tool) AS tool,
@@ -154,8 +154,8 @@ judged AS MATERIALIZED (
         g.* EXCLUDE (fault, reason, certainty, is_local), (c.claim).reason AS reason,
         (c.claim).fault AS suspected,
         -- Something is missing although the tool works in the same sessions; none of several
-        -- tools has ever found what callers name; the operator can also change what is refused; or
-        -- nothing has ever answered at an address of the same machine, which may be a wrong setting.
+        -- tools has ever found what callers name; the operator could allow what is refused; or
+        -- nothing has ever answered at a local address, which may be a wrong setting.
         CASE (c.claim).reason
             WHEN 'misconfig_or_missing_dependency' THEN 10 * ok_beside >= calls_beside
             WHEN 'not_found' THEN suspected = 'caller' AND tools >= 3 AND ok = 0
@@ -248,9 +248,9 @@ rates AS (
     ) USING (tool_hash)
     GROUP BY own_cause
 ),
--- Messages that several servers share have the same cause: for a tool's own failures, which concern
--- its code, only if the servers report the same name; for an outage, only if name resolution failed
--- or the same address cannot be reached.
+-- A message that several servers share has one cause. Exceptions: a tool's own failures, which
+-- concern its code, unless the servers report the same name; and outages, unless name resolution
+-- failed or the same address cannot be reached.
 common AS (
     SELECT
         own_cause,

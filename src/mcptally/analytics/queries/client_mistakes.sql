@@ -1,4 +1,4 @@
--- Which clients, in which versions and with which models, send what wrong, compared with others on the same tools?
+-- Which mistakes does a client, version or model make more often than others that call the same tools?
 -- Shows: client, client_version, model, mistake, mistakes, calls, mistake_rate, others_rate, tools, sessions, call_id
 -- None: No client makes a mistake that other clients of the same tools do not make.
 -- A client is a name, a version and, where an imported log names it, a model.

@@ -1,4 +1,4 @@
--- How many tokens (bytes over 4 by default) does each tool take of a model's context, by its definition and its results?
+-- How many tokens (bytes over 4 by default) of a model's context do each tool's definition and results take?
 -- Shows: server, tool, total_tokens, total_rate, definition_tokens, sessions, listed_tokens, calls, response_tokens_total, response_tokens_p50, response_tokens_p95
 -- None: No tool was listed or called.
 WITH listed AS (

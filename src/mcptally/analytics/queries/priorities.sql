@@ -24,7 +24,7 @@ tool_sessions AS MATERIALIZED (
     FROM usage
     GROUP BY tool_hash, session_hash
 ),
--- Names that are not tools: no listing has them, or the server says so of nine in ten calls.
+-- Names that are not tools: no listing has them, or nine of ten calls are refused as unknown.
 no_tools AS MATERIALIZED (
     SELECT hash(hash(server), hash(tool)) AS tool_hash FROM _unlisted_names
     UNION
@@ -218,8 +218,8 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
--- Onsets that a change of clients explains: within the same clients, the share of failed calls rose
--- by less than half as much (with Mantel-Haenszel weights), or no client has calls on both sides.
+-- Onsets that a change of clients explains: if only calls by the same client are compared (with
+-- Mantel-Haenszel weights), the rise is less than half as large, or no client has calls on both sides.
 other_clients AS (
     SELECT cause, true AS client_changed
     FROM (
@@ -259,7 +259,7 @@ server_calls AS (
     ) u ON u.server IS NOT DISTINCT FROM c.server
     GROUP BY cause
 ),
--- Calls to the cause's tools that were rejected before they reached what the cause is about.
+-- Calls to the cause's tools that were rejected before they reached the service that failed.
 rejections AS (
     SELECT t.cause, sum(r.rejected) AS rejected
     FROM cause_tools t

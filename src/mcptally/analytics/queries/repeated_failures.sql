@@ -1,8 +1,8 @@
 -- Which failed calls had failed before with the same arguments, and for how many successful calls would a warning have been wrong?
 -- Shows: server, tool, warned_of, calls, failed, ok, warned_in_vain, example
 -- None: No failed call had failed before with the same arguments.
--- There is a warning if the previous call to the tool with the same arguments, in any session, was
--- answered with an error. Calls whose arguments were not kept are left out.
+-- A call gets a warning if the previous call to the tool with the same arguments, in any session,
+-- was answered with an error. Calls whose arguments were not kept are left out.
 -- Grouping by hashes of names and arguments is cheaper than grouping by the texts.
 WITH kinds AS MATERIALIZED (
     SELECT

@@ -1,4 +1,4 @@
--- Which constraints missing in an input schema would have stopped failing calls, and how many that worked?
+-- Which constraints that an input schema lacks would have stopped failing calls, and how many working calls?
 -- Shows: server, tool, argument, constraint, failed_stopped, ok_stopped, failed, calls, call_id
 -- None: No missing constraint would have stopped a failed call.
 -- A constraint is proposed if `contrasts` finds that failing calls have an argument that is empty,

@@ -80,7 +80,9 @@ def export(
         )
     form = EXPORTS[to]
     if form.calls_only and table != "calls":
-        raise UsageError(f"{to} can hold the table calls only; export {table} as {', '.join(ROWS)}")
+        raise UsageError(
+            f"{to} can only contain the table calls; export {table} as {', '.join(ROWS)}"
+        )
     opened = store if isinstance(store, Store) else open_store(store)
     if opened.masked == raw:
         opened = open_store(opened.path, memory=opened.memory, masked=not raw)
