@@ -106,7 +106,7 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace strings in each column by their masked versions."""
+    """Replace the strings in each column with their masked versions."""
     texts = [name for name in changed if frame.schema[name] == pl.String]
     rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
     for name in changed.keys() - texts:

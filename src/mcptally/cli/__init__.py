@@ -294,7 +294,7 @@ class _Stdout(io.FileIO):
 
 
 def _name_stdout() -> None:
-    """Replace `sys.stdout` by a stream whose write errors have the file name `stdout`."""
+    """Replace `sys.stdout` with a stream whose write errors have the file name `stdout`."""
     old: TextIO = sys.stdout
     if type(old) is io.TextIOWrapper:  # a test may have replaced stdout
         descriptor = _Stdout(old.fileno(), "w", closefd=False)

@@ -215,7 +215,7 @@ def _arguments(value: Any) -> str | None:
 
 
 def _valid_text(value: Any) -> Any:
-    """Replace lone surrogates by question marks, because polars cannot store them."""
+    """Replace lone surrogates with question marks, because polars cannot store them."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 

@@ -25,7 +25,7 @@ RETRY_WITHIN: Final = 10 * 60 * 10**9
 
 
 class _Rows(StageTable):
-    """The columns of calls that are needed to find links."""
+    """The columns of calls from which `link_attempts` finds retries and chains."""
 
     pos = GatheredCalls.pos
     recording = GatheredCalls.recording

@@ -265,7 +265,7 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
 def _results(traffic: Traffic) -> pl.LazyFrame:
     """Return the results that must be validated, with their JSON as `text`.
 
-    The columns of all other results show that they are valid.
+    All other results are known to be valid from their columns.
     """
     replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"

@@ -34,7 +34,8 @@ _SHORT: Final = {
     **dict.fromkeys(("verification", "confirmation", "authentication"), "ation"),
     "security": "rity",
 }
-"""Beginnings of words that needles omit, so that many words with the same ending share a needle."""
+"""Replaces words in needles with their endings, so that many words with the same ending share a
+needle."""
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The answers that count."""
+    """The answers that count, and the reasons why other answers do not."""
 
     calls: dict[CallKey, Answer]
     groups: dict[GroupKey, Answer]

@@ -157,7 +157,7 @@ def _findings(
     evidence: str | pl.Expr | None,
     path: str | pl.Expr | None,
 ) -> pl.DataFrame:
-    """Return one finding per row, regardless of its revision; see `make_findings`."""
+    """Return one finding of `rule` per row; ignore revisions, which `make_findings` checks."""
     if not rows.height:
         return Findings.empty()
     values = {

@@ -216,5 +216,5 @@ def contrasts(
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Replace hashes by numbers from 0."""
+    """Number the distinct hashes from 0; return the number of each value."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

@@ -50,11 +50,11 @@ class Written(msgspec.Struct, frozen=True):
     """The numbers of rows written to a store."""
 
     rows: dict[str, int]
-    """Rows by table name."""
+    """Maps tables to numbers of rows."""
     outcomes: dict[str, int]
-    """Calls by outcome."""
+    """Maps outcomes to numbers of calls."""
     broken: int
-    """Findings of severity `error` about files."""
+    """Number of findings with severity `error` about files."""
 
 
 class PartWriter:

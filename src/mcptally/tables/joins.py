@@ -40,7 +40,7 @@ def left_join_columns(
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
     """Return `rows` sorted, nulls last.
 
-    Rows that are already in order, as usual, are not copied.
+    Rows that are already in order (the usual case) are not copied.
     """
     order = rows.select(pl.arg_sort_by(by, nulls_last=True)).to_series()
     return rows if order.is_sorted() else rows[order]

@@ -341,7 +341,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """The part and the store with a recording's rows; one row per file of the recording."""
+    """Where a recording's rows are stored (store and part); one row per file of the recording."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -351,7 +351,7 @@ class RecordingPlaces(StageTable):
 
 
 class FilePlaces(StageTable):
-    """The part and the store with a file's findings that belong to no recording."""
+    """Where a file's findings that belong to no recording are stored (store and part)."""
 
     store = RecordingPlaces.store
     part = RecordingPlaces.part
@@ -366,7 +366,7 @@ class ExcludedRecordings(StageTable):
 
 
 class ExcludedFiles(StageTable):
-    """Files whose findings are not reused if they belong to no recording."""
+    """Files whose findings are not reused, except the findings about a recording."""
 
     store = RecordingPlaces.store
     file = FilePlaces.file

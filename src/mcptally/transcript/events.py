@@ -1,8 +1,8 @@
 """Declares transcript events and JSON-RPC messages as msgspec structs, with decoders.
 
-Payloads stay raw JSON (`Raw`, where an empty `Raw` means an absent member). Members that are nearly
-always strings are typed as strings. `LenientDecoder` treats a member of another type as absent, so
-that the rest of an invalid message is still decoded.
+Payloads stay raw JSON (`Raw`); an empty `Raw` means that the member is absent. Members that are
+nearly always strings are typed as strings. `LenientDecoder` treats a member of another type as
+absent, so that the rest of an invalid message is still decoded.
 """
 
 from collections.abc import Callable, Sequence

@@ -113,7 +113,7 @@ def read_calls(
         places: where the calls are recorded; calls are read in this order until `most_bytes` are
             used.
         most_bytes: maximum decompressed bytes read from all files together. A file is read up to
-            the last line that is needed.
+            the last line that belongs to one of these calls.
         folder: the folder to which the files' names are relative. A file that does not exist in
             this folder is read from the current folder.
 
@@ -130,7 +130,7 @@ def read_calls(
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Add the line numbers that are needed for a call to the files' lists of lines."""
+    """Add the line numbers of a call, and of the lines to search around it, to its files."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))

@@ -114,7 +114,7 @@ READ: Final = tuple(
         *(_Results.results_seen, _Results.results_json),
     )
 )
-"""The inputs other than text."""
+"""The columns of `_Results` that rules read, other than texts."""
 
 
 @functools.cache

@@ -20,7 +20,7 @@ _MESSAGE: Final = re.compile(
 )
 """Matches members that contain messages."""
 _CONTAINER: Final = re.compile(r"(?i)(?:data|results?|response|content|body|structuredContent)\Z")
-"""Matches other members that are searched if they contain an object or a list."""
+"""Matches members whose value is searched for messages if it is an object or a list."""
 _CODE: Final = re.compile(r"(?i)(?:error_?)?(?:code|type|name|kind|class|category|status)\Z")
 """Matches members that contain the name of an error."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z]\w*(?:[.-]\w+)*\Z")

@@ -28,7 +28,7 @@ CLASSES: Final = (Verdict.BUSINESS, Verdict.TOOL_FAILURE, Verdict.INFRASTRUCTURE
 LONGEST: Final = 3
 """Maximum number of word parts in a term."""
 HEAD: Final = 600
-"""Maximum characters of a text that are used."""
+"""Maximum number of characters of a text that the model reads."""
 QUOTED: Final = " quoted "
 """Replaces a quoted word or a caller's value."""
 

@@ -99,7 +99,7 @@ _KINDS: Final = (
 KINDS: Final = tuple(each.kind for each in _KINDS)
 """The names of all kinds."""
 _READ: Final = 300
-"""Maximum characters of a description that are used."""
+"""Maximum number of characters of a description that are searched for keywords."""
 
 
 def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:

@@ -91,7 +91,7 @@ _SHELLS: Final = frozenset(
     }
 )
 _MAX_OFFER: Final = 80
-"""Maximum characters of an offered value that is used."""
+"""Maximum length of an offered value in characters; longer values are ignored."""
 _OFFERING: Final = ("enum", "const", "default", "examples")
 """JSON Schema keywords whose values a caller may send."""
 

@@ -139,7 +139,7 @@ _CONTENT: Final = "<!--content-->"
 
 
 def whole(templates: jinja2.Environment, page: Page) -> str:
-    """Return a page's whole text."""
+    """Return the complete HTML of a page."""
     return "".join(stream(templates, page, lambda: None))
 
 

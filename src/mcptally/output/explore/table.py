@@ -198,7 +198,7 @@ def _condition(name: str, value: str) -> str:
 
 
 def page(answers: Answers, links: Links, shown: View) -> Page:
-    """Return a view's page."""
+    """Return the page with the rows of a question or table that the view selects."""
     answered = Answered(answers, shown)
     columns = answered.columns
     about = question_titles().get(shown.source, "")

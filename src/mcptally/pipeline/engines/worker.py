@@ -61,13 +61,13 @@ class GatherReport(msgspec.Struct, frozen=True):
     """The facts about a gathered partition that a run needs immediately."""
 
     recordings: pl.Series
-    """Distinct ids of its recordings."""
+    """Distinct ids of the partition's recordings."""
     sources: list[SourceFile]
-    """The state of its files when they were read."""
+    """The state of the partition's files when they were read."""
     servers: list[str | None]
-    """Distinct labels of its servers."""
+    """Distinct labels of the partition's servers."""
     left_out: int
-    """Number of calls in its recordings that are not selected."""
+    """Number of calls in the partition's recordings that are not selected."""
 
 
 class FinishSettings(msgspec.Struct, frozen=True):

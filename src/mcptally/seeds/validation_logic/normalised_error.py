@@ -187,7 +187,7 @@ _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FO
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """Return the id of the rule that decides each of a rule's (unstructured) examples."""
+    """Return, for each example of a rule (an unstructured error), the id of the deciding rule."""
     inputs = [
         {"outcome": "tool_error"}
         | ({"error_text": example} if isinstance(example, str) else dict(example))
