@@ -63,7 +63,10 @@ TRAFFIC = traffic.folder()
 SHARED_LABELS = (LABELS / "errors.jsonl", LABELS / "traffic.jsonl")
 OUR_LABELS = tuple(
     TESTS / "verdict" / name
-    for name in ("held_out.jsonl", "recorded.jsonl", "natural.jsonl", "repeated.jsonl")
+    for name in (
+        *("held_out.jsonl", "recorded.jsonl", "natural.jsonl", "repeated.jsonl"),
+        *("fresh.jsonl", "fresh_faulty.jsonl"),
+    )
 )
 INJECTED_FAULTS = TESTS / "truth" / "labels.jsonl"
 RECORDINGS = {
@@ -74,7 +77,7 @@ RECORDINGS = {
     INJECTED_FAULTS: TESTS / "truth" / "recordings",
 }
 """Labelled file → the recordings of its calls."""
-FAULTY = (OUR_LABELS[1].name, INJECTED_FAULTS.name)
+FAULTY = (OUR_LABELS[1].name, OUR_LABELS[5].name, INJECTED_FAULTS.name)
 """Labelled files whose servers or backends were made to fail. Confidence is calibrated on the
 others: it is the share of right verdicts among calls to servers as their users run them."""
 SEALED = "sealed"
