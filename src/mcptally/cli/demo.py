@@ -1,4 +1,4 @@
-"""The command `mcptally demo`: servers that fail in known ways, recorded and scored."""
+"""The command `mcptally demo`: records and scores example servers that fail in known ways."""
 
 import sys
 import tempfile

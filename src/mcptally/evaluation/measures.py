@@ -145,7 +145,7 @@ def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
 
 
 def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """Return `balanced_accuracy` and `matthews` with intervals from a bootstrap over families.
+    """Return `balanced_accuracy` and `matthews`; their intervals resample whole server families.
 
     The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """

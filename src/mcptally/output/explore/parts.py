@@ -27,7 +27,7 @@ def reviewed(answers: Answers, server: str | None = None, tool: str | None = Non
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
-    """Return the rows for a server or, if a tool is given, for the tool."""
+    """Return the rows of `frame` about a server or, if a tool is given, about the tool."""
     rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
     if tool:
         rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
