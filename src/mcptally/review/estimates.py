@@ -152,7 +152,7 @@ _VERDICTS: Final = {
 def _sessions(
     store: ReviewedStore, sample: Sample, settled: Settled, metric: str
 ) -> tuple[float, float]:
-    """Return `n_eff` and `t` of the rate, computed from all calls and corrected by the answers."""
+    """Return `n_eff` and `t` of the rate from all calls; answers replace their groups' verdicts."""
     counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
     groups = counts.filter("failed").select("server", "tool", "shown").unique()
     known = _shares_of_groups(sample, settled, metric)
