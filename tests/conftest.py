@@ -1,8 +1,8 @@
 """Settings of property tests: the same examples in each run, and no time limit.
 
 A busy machine must not cause a failure, and random examples must not make a change fail by chance.
-`-m "not slow"` tries 10 examples where all tests try 25.
-`HYPOTHESIS_PROFILE=explore` tries new examples instead.
+With `-m "not slow"`, each test tries 10 examples, otherwise 25. `HYPOTHESIS_PROFILE=explore` tries
+new examples instead.
 """
 
 import atexit
@@ -40,7 +40,7 @@ settings.register_profile(
 
 
 SLOW_MODULE: Final = re.compile(rb"^pytestmark = .*\bpytest\.mark\.slow\b", re.MULTILINE)
-"""Finds the marker that says that all tests of a module are slow."""
+"""Matches the marker that makes all tests of a module slow."""
 
 
 def _is_fast_tier(config: pytest.Config) -> bool:
@@ -48,7 +48,7 @@ def _is_fast_tier(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the profile and the threads of Polars before modules of tests need them."""
+    """Choose the profile and Polars' number of threads before test modules need them."""
     fast_tier = _is_fast_tier(config)
     usual = "quick" if fast_tier else "steady"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
@@ -99,7 +99,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """In the fast tier, do not import modules that have slow tests only, nor what those import."""
+    """In the fast tests, do not import modules that only have slow tests."""
     if not _is_fast_tier(config) or collection_path.suffix != ".py":
         return None
     return bool(SLOW_MODULE.search(collection_path.read_bytes())) or None
@@ -109,9 +109,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def _return_modules() -> None:
     """Return the modules to the garbage collector, and take Hypothesis's callback from it.
 
-    The interpreter keeps frozen objects and the callback, and with them modules, until after
-    DuckDB's binding has counted what is left of its objects: it would print that they leaked.
-    pytest collects garbage twice before, which takes longer with the modules.
+    The interpreter keeps frozen objects and the callback, and thereby the modules, until DuckDB's
+    binding has counted its remaining objects: it would print that they leaked. pytest collects
+    garbage twice before, which takes longer with the modules.
     """
     gc.unfreeze()
     ours = [each for each in gc.callbacks if not each.__module__.startswith("hypothesis")]

@@ -1,4 +1,4 @@
-"""Recordings of real servers in this repository, for tests of what made data does not show."""
+"""Recordings of real servers in this repository, for tests that need more than invented data."""
 
 from pathlib import Path
 from typing import Final

@@ -1,4 +1,4 @@
-"""A folder that tests change, and that is restored for each test instead of created again.
+"""A folder that tests change, restored for each test instead of created again.
 
 A store names its transcripts by their paths, so all tests get the folder at the same path.
 """
@@ -23,6 +23,6 @@ class KeptFolder:
         self._now.rename(self._kept)
 
     def restore(self) -> Path:
-        """The folder, with the files as `make` left them."""
+        """Return the folder, with the files as `make` left them."""
         shutil.rmtree(self._now, ignore_errors=True)
         return shutil.copytree(self._kept, self._now)

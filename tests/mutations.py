@@ -1,11 +1,11 @@
-"""The mutation check: the code is broken in places that matter, and a test must fail each time.
+"""The mutation check breaks the code in important places; a test must fail each time.
 
 python -m tests.mutations            breaks every place of mutations.toml, one after the other
-python -m tests.mutations NAME...    only those whose names begin so
+python -m tests.mutations NAME... only those whose names begin with NAME
 
 Each is broken in a copy of the checkout; the checkout itself is never touched. A mutation is caught
-when a test fails by an assertion, or with the `error` of its row: one that no longer imports, or
-takes forever, proves nothing.
+if a test fails with an assertion error, or with the `error` of its row. A mutation that cannot be
+imported, or never ends, proves nothing.
 """
 
 import dataclasses
@@ -34,12 +34,12 @@ COPIED: Final = (
     "README.md",
 )
 PATIENCE: Final = 1200
-"""Seconds for the tests of one mutation."""
+"""Time limit in seconds for the tests of one mutation."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Mutation:
-    """One way to break the code, and the tests that have to see it."""
+    """One way to break the code, and the tests that must detect it."""
 
     name: str
     file: str
@@ -53,10 +53,10 @@ class Mutation:
     """What the report of a failed test may contain in place of an assertion: an exception."""
 
     def broken(self, text: str) -> str:
-        """The text of the file with the mutation.
+        """Return the text of the file with the mutation.
 
         Raises:
-            ValueError: the old text is not there exactly once.
+            ValueError: the old text does not occur exactly once.
         """
         if (times := text.count(self.old)) != 1:
             raise ValueError(f"{self.name}: the old text is in {self.file} {times} times, not once")
@@ -65,7 +65,7 @@ class Mutation:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What the tests said of a mutation."""
+    """The result of the tests for a mutation."""
 
     mutation: str
     caught_by: str | None
@@ -82,7 +82,7 @@ def mutations() -> tuple[Mutation, ...]:
 
 
 class Copy:
-    """A copy of the checkout that may be broken."""
+    """A copy of the checkout in which mutations are made."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "checkout"
@@ -161,7 +161,7 @@ class Copy:
 
 
 def main(names: list[str]) -> int:
-    """Break the code and print who noticed; the exit code is 1 if a mutation was not caught."""
+    """Break the code and print which tests failed; exit with 1 if a mutation was not caught."""
     chosen = [row for row in mutations() if not names or row.name.startswith(tuple(names))]
     survivors = []
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:

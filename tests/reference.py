@@ -1,7 +1,7 @@
 """A slow reference reader of transcripts, with which the pipeline is compared.
 
-It uses loops and dicts over JSON lines and nothing of the package: it implements the design's
-sections on the transcript and the tables a second time.
+It uses loops and dicts over JSON lines and nothing of the package: it is a second implementation of
+the documented transcript format and tables.
 """
 
 import json
@@ -87,7 +87,7 @@ def exact(value):
 
 
 def by_value(value):
-    """Return an id for comparison by value, where its type or digits changed."""
+    """Return an id for comparison by value, in case its type or digits changed."""
     return float(value) if isinstance(value, str) and NUMBER.fullmatch(value) else None
 
 
@@ -192,7 +192,7 @@ def cancel(messages):
 
 
 def confirms_cancellation(call):
-    """Whether the reply is an error that says that the caller cancelled the call."""
+    """Return whether the reply is an error that only reports that the caller cancelled the call."""
     body = call["with"]["body"]
     if str(inside(body, "error", "code")) == "-32800":
         return True

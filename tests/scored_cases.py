@@ -1,4 +1,4 @@
-"""Scores the cases of a module as one archive: a run takes much longer than its first rows."""
+"""Scores a module's cases as one archive, because each run of `score` has a fixed cost."""
 
 import functools
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.transcripts import write
 
 
 class Cases:
-    """Transcripts that the tests of a module write down.
+    """Transcripts written by the tests of a module.
 
     Each is a file with recordings and servers of its own, so none is judged by the others.
     """
@@ -22,7 +22,7 @@ class Cases:
     def add(self, *events: dict[str, Any] | bytes) -> int:
         """Add the events of a case and return its number.
 
-        The number goes before the names of its recordings and servers.
+        The names of its recordings and servers begin with the number.
         """
         number = len(self._files)
         named = []
@@ -35,7 +35,7 @@ class Cases:
         return number
 
     def score(self, folder: Path, **options: Any) -> "Scored":
-        """The tables of all cases; `options` are those of `mcptally.score`."""
+        """Score all cases and return the tables; `options` are those of `mcptally.score`."""
         archive = folder / "archive"
         archive.mkdir()
         for number, events in enumerate(self._files):
@@ -62,6 +62,6 @@ class Scored:
         return {case: part for (case,), part in parts.items()} | {None: rows.clear().drop("case")}
 
     def rows(self, table: str, case: int) -> pl.DataFrame:
-        """The rows of a table that are about a case."""
+        """Return the rows of a table about a case."""
         tables = self._table(table)
         return tables.get(case, tables[None])

@@ -11,7 +11,7 @@ import pytest
 def shared_folder(
     factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]
 ) -> Path:
-    """The folder of this name; the first worker that asks for it makes it, the others wait.
+    """Return the folder with this name. The first worker that asks for it makes it; others wait.
 
     Args:
         factory: pytest's fixture `tmp_path_factory`.

@@ -1,4 +1,4 @@
-"""SQL over the tables of a store alone: the views of the questions take a third of a second."""
+"""SQL over a store's tables without the questions, whose views take a third of a second."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from mcptally.tables.all_tables import TABLES
 
 
 def ask(store: Path, query: str) -> pl.DataFrame:
-    """The answer of DuckDB to a query over the tables of a store."""
+    """Return DuckDB's answer to a query over the tables of a store."""
     with duckdb.connect() as connection:
         for table in TABLES:
             if table.name in query:

@@ -1,4 +1,4 @@
-"""The table of the mutation check fits the code: it cannot rot."""
+"""The mutations in mutations.toml still apply to the code."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Counts with their nouns."""
+"""`count` writes numbers with their nouns."""
 
 import pytest
 

@@ -69,7 +69,7 @@ def test_an_app(mcp_recorder):
 
 @pytest.fixture
 def suite(pytester, monkeypatch, tmp_path):
-    """Runs a test suite in a process of its own; its recordings are kept in `kept`."""
+    """Runs a test suite in its own process, with its recordings in `kept`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
     def run(source, *arguments):

@@ -46,7 +46,7 @@ def call(session: Any, tool: str | None = "t", **fields: Any) -> dict[str, Any]:
 
 
 def sessions(counts: Iterable[tuple[int, int]], tool: str = "t", **fields: Any) -> list[dict]:
-    """Calls of sessions, each (failures, calls)."""
+    """Return the calls of sessions, each given as (failures, calls)."""
     return [
         call(number, tool, **(FAILED if i < failed else OK), **fields)
         for number, (failed, calls) in enumerate(counts)
@@ -55,7 +55,7 @@ def sessions(counts: Iterable[tuple[int, int]], tool: str = "t", **fields: Any) 
 
 
 def days(start: int, counts: Iterable[tuple[int, int]], **fields: Any) -> list[dict]:
-    """One day of calls, in sessions that only this day has."""
+    """Return the calls of one day, in sessions of their own."""
     at = BEGAN + timedelta(days=start)
     return [
         row | {"session": f"{start}/{row['session']}", "requested_at": at}
@@ -108,10 +108,10 @@ def definition(tool: str, *, server: str = "s", **fields: Any) -> dict[str, Any]
 
 
 class Servers:
-    """The cases of a module in one store: each case is what was recorded of a server of its own.
+    """The cases of a module in one store: each case is the calls to its own server.
 
-    Asking a store takes much longer than its first hundred thousand rows, so the cases share one,
-    where the answer about a server does not depend on the others.
+    Asking a question takes much longer than reading a hundred thousand rows, so all cases share a
+    store. Use this only where the answer about a server does not depend on other servers.
     """
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Servers:
         tools: Iterable[Mapping[str, Any]] = (),
         recordings: Iterable[Mapping[str, Any]] = (),
     ) -> str:
-        """Add a case and return the label of its server, which in the rows is called `s`.
+        """Add a case, whose rows name the server `s`; return the label that the server gets.
 
         All labels, sessions, recordings and ids get the number of the case before their name.
         """
@@ -137,7 +137,7 @@ class Servers:
         return f"{self._added}-s"
 
     def build(self, folder: Path) -> "Answers":
-        """The answers of a store of all cases."""
+        """Return the answers of a store with all cases."""
         return Answers(build(folder, *self._tables))
 
 
@@ -155,5 +155,5 @@ class Answers:
         return dict(found)
 
     def of(self, server: str | None, question: str, **filters: Any) -> list[dict[str, Any]]:
-        """The rows of a server, in the order of the answer."""
+        """Return the rows about a server, in the order of the answer."""
         return self._rows(question, **filters).get(server, [])

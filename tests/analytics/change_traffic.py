@@ -34,7 +34,7 @@ def changed(
     keep: Any = None,
     seed: int = 7,
 ) -> Iterator[bytes]:
-    """The changed lines of one transcript; `keep(recording)` chooses recordings."""
+    """Return the changed lines of one transcript; `keep(recording)` selects recordings."""
     fail, slow, rename = fail or {}, slow or {}, rename or {}
     dice = random.Random(seed)
     server: dict[str, str] = {}

@@ -74,7 +74,7 @@ def latency(tables):
 
 
 def latency_histogram(tables):
-    """Bins by their bounds: two per doubling, counted from one millisecond."""
+    """Bins, named by their bounds: two per doubling, starting at one millisecond."""
     answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
     ends = [2 ** (half / 2) for half in range(-20, 80)]
     for (server, tool), rows in groups(answered, "server", "tool").items():

@@ -1,4 +1,4 @@
-"""What to change in definitions, who sends what wrong, and faults by category."""
+"""Advice on definitions, the mistakes of each client, and faults by category."""
 
 from pathlib import Path
 from typing import Any

@@ -105,7 +105,7 @@ CASES = {
     "later": (rows(1), [row | {"requested_at": BEGAN.replace(year=2027)} for row in rows(1)]),
     "without a label": (rows(1, p=0.05, server=None), rows(2, p=0.5, server=None)),
 }
-"""Calls to a server before and after, and the tools that it listed."""
+"""Calls to a server before and after a change, and the tools that it listed."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What failing calls share, asked of a store."""
+"""The question `contrasts`: what failing calls have in common."""
 
 import json
 from collections import Counter
@@ -22,7 +22,7 @@ SERVERS = Servers()
 
 
 def calls(arguments, fails, *, sessions=10, kind=REFUSED, **fields):
-    """One call per session and arguments; those for which `fails` is true fail."""
+    """Return one call per session and arguments; it fails if `fails` is true."""
     return [
         call(
             session,
@@ -262,7 +262,7 @@ def test_the_answer_says_how_many_groups_are_not_compared(tmp_path):
 
 
 def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
-    """Calls that repeat arguments in a session are counted one by one: only the first is first."""
+    """Repeated arguments in a session are separate calls: only one of them is the first call."""
     rows = [
         call(
             session,

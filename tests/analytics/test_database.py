@@ -40,7 +40,7 @@ def folder(scored_once: KeptFolder) -> Path:
 
 
 def answer_of_duckdb(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
-    """The answer of DuckDB without mcptally, started in `folder`."""
+    """Return the answer of DuckDB without mcptally, started in `folder`."""
     code = (
         "import duckdb, sys\n"
         "connection = duckdb.connect(sys.argv[1], read_only=True)\n"
@@ -161,7 +161,7 @@ def test_without_room_on_the_disk_no_file_is_left(folder: Path):
 
 
 def test_a_name_that_duckdb_cannot_write_to_is_an_error(folder: Path):
-    """DuckDB writes what follows a `?` after the suffix of its log."""
+    """DuckDB appends the part of the name after a `?` to the suffix of its log."""
     store = folder.rename(folder.with_name("a?b"))
     with pytest.raises(StoreError, match="cannot be written"):
         duckdb_file.write_with_answers(store)

@@ -8,7 +8,7 @@ from tests.analytics.built_stores import BEGAN, FAILED, OK, UNCLEAR, Servers, ca
 
 
 def at(minute, template=None, tool="t", **fields):
-    """A call of a minute: with a template one that failed."""
+    """Return a call at a minute; it failed if it has a template."""
     kind = OK if template is None else FAILED | {"template": template, "error_text": template}
     return call(
         minute, tool, **(kind | {"requested_at": BEGAN + timedelta(minutes=minute)} | fields)

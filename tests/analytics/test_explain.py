@@ -31,7 +31,7 @@ def store(tmp_path_factory) -> mt.Store:
 
 @pytest.fixture(scope="module")
 def each(store: mt.Store) -> dict[str, explanation.Explanation]:
-    """Each call's id → its explanation, made alone."""
+    """Map each call's id to its explanation, computed separately."""
     return {call_id: explain.explain(store, call_id) for call_id in ids(store)}
 
 

@@ -1,4 +1,4 @@
-"""SQL cannot get secrets back from a masked store, in whatever way it writes or looks for them."""
+"""SQL cannot recover secrets from a masked store, whatever functions it uses."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
 PASSWORD = "kestrel-Umbra" + "-4471"
-"""A secret by the name of its argument only; replies and findings repeat it without the name."""
+"""A secret only because of its argument's name; replies and findings repeat it without the name."""
 
 SCHEMA = {
     "type": "object",

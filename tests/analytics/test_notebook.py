@@ -32,7 +32,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
 
 
 def shown(value: mt.Answer | mt.Explanation) -> tuple[str, str]:
-    """The HTML and the text of a value, each checked for what no output may contain."""
+    """Return the HTML and the text of a value, after checking that both are safe."""
     bundle = value._repr_mimebundle_()
     html, plain = bundle["text/html"], bundle["text/plain"]
     for output in (html, plain):

@@ -1,4 +1,5 @@
-"""Simulated tools that fail for a known cause: `contrasts` finds it, and finds none where none is.
+"""Simulated tools that fail for a known cause, or for none: `contrasts` finds exactly the known
+ones.
 
 Each tool gets random arguments from several clients in 24 sessions, and 3 % of its calls fail for
 no reason.
@@ -33,7 +34,7 @@ def arguments(random_):
 
 
 def simulated(fails, seed, *, noise=0.03):
-    """The calls to a tool that fails where `fails(arguments, client, session, random)` is true."""
+    """Return calls to a tool that fails if `fails(arguments, client, session, random)` is true."""
     random_ = random.Random(seed)
     for session in range(24):
         client = CLIENTS[session % 3]
@@ -54,7 +55,7 @@ def planted(seed, fails, *expected, **options):
 
 
 def likely(share):
-    """A cause that lets calls fail with this probability."""
+    """Return a cause that makes calls fail with this probability."""
     return lambda _, __, ___, random_: random_.random() < share
 
 

@@ -23,7 +23,7 @@ SERVERS = Servers()
 
 
 def failure(template, fault="tool", **fields):
-    """What a failed call has in common with others of the same cause."""
+    """Return the columns that failed calls with the same cause share."""
     verdict = {"tool": "tool_failure", "caller": "business", "account": "business"}
     return {
         "outcome": "tool_error",
@@ -50,7 +50,7 @@ def answers(tmp_path_factory) -> Answers:
 
 @pytest.fixture(scope="module")
 def asked(answers):
-    """The problems of a server."""
+    """Return the problems of a server."""
     return lambda server: answers.of(server, "priorities")
 
 
@@ -60,7 +60,7 @@ def kinds(asked):
 
 
 def traffic(tool, failed, calls=100, kind=CRASH, **fields):
-    """Calls to a tool, one per session, the first `failed` of which failed."""
+    """Return calls to a tool, one per session; the first `failed` calls failed."""
     return [
         call(f"{tool}{n}", tool, **(kind if n < failed else OK), **fields) for n in range(calls)
     ]
@@ -139,7 +139,7 @@ def test_a_template_is_judged_as_a_group_and_disagreement_lowers_the_certainty(a
 
 
 def of_texts(texts, certainty, failed=30):
-    """Calls that fail with one template in some texts, each with this certainty."""
+    """Return failed calls with these texts of one template, each with this certainty."""
     calls = traffic("t", failed, kind=CRASH | {"certainty": certainty})
     return [row | {"error_text": f"a {n % texts}"} for n, row in enumerate(calls)]
 
@@ -243,7 +243,7 @@ def test_the_onset_is_the_detected_change(asked):
 
 
 def of_client(name):
-    """Calls that fail since the second hour; `name(later, n)` is the client of the n-th call."""
+    """Return calls that fail from the second hour on; `name(later, n)` is a call's client."""
     rows = outage(kind=NO_NETWORK | NO_HOST)
     later = BEGAN + timedelta(hours=1)
     return [row | {"client": name(row["requested_at"] >= later, n)} for n, row in enumerate(rows)]
@@ -579,7 +579,7 @@ def test_a_tool_that_lacks_a_program_in_every_call_stands_above_a_tool_that_ofte
 
 @pytest.fixture(scope="module")
 def of_tools(tmp_path_factory):
-    """A function that asks for problems: the tools of the answer, each with its rank."""
+    """Return a function that asks for problems and returns each tool with its rank."""
     late = [row | {"requested_at": BEGAN.replace(day=5)} for row in traffic("new", 50)]
     rows = [row for n in range(4) for row in traffic(f"t{n}", 90 - n, kind=failure(f"bug {n}"))]
     store = build(tmp_path_factory.mktemp("filters") / "s", rows + late)

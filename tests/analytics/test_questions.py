@@ -25,7 +25,7 @@ KEYS = {
     "slowest_calls": ("server", "tool", "rank"),
 }
 SUMMED = {"error_groups", "schema_violations"}
-"""Questions with more rows than the reference answer has: their counts are summed."""
+"""Questions whose answers have more rows than the reference answer: their counts are summed."""
 
 
 def keyed(name, rows):
@@ -128,7 +128,7 @@ def test_time_and_client_choose_the_calls_that_count(store: mt.Store, rows, name
 
 
 def counted(rows, since=None, until=None, client=None):
-    """The rows that count under the filters."""
+    """Return the rows that the filters select."""
 
     def within(first, last):
         return since is None or (last >= since and first < until)

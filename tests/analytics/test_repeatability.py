@@ -10,7 +10,7 @@ SERVERS = Servers()
 
 
 def case(outcomes, **fields):
-    """A server whose calls, by time, have these arguments and outcomes."""
+    """Return calls to a server with these arguments and outcomes, in order of time."""
     return SERVERS.add(
         call(
             number % 3,

@@ -1,4 +1,4 @@
-"""Which constraints of an input schema would have stopped failing calls, asked of a store."""
+"""The question `schema_advice`: which constraints would have stopped failing calls."""
 
 import json
 from datetime import timedelta
@@ -11,7 +11,7 @@ SERVERS = Servers()
 
 
 def case(arguments, fails, schema, *, works_anyway=0):
-    """A tool called with all these arguments in ten sessions; some calls work although they fail.
+    """Return calls to a tool with all these arguments in ten sessions.
 
     `works_anyway` is the number of sessions in which all calls work.
     """

@@ -458,7 +458,7 @@ ENOUGH = {
     (299, 4): "p50 p95",
     (300, 4): "p50 p95 p99",
 }
-"""Which quantiles have an interval, by the number of sessions and of the calls of each."""
+"""Number of sessions and of calls per session → the quantiles that have an interval."""
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tests.transcripts import c2s, call, opened, s2c, text, write
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory) -> mt.Store:
-    """A small store, with files beside it that SQL must not read."""
+    """A small store next to files that SQL must not read."""
     folder = tmp_path_factory.mktemp("sql")
     events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
     write(folder / "traces.jsonl", events)
@@ -492,7 +492,7 @@ CALLS = [
 
 @pytest.mark.slow
 def test_letters_white_space_and_comments_cannot_hide_a_call(small: mt.Store):
-    """Random statements that would run SQL from a text; 68,000 more were tried once."""
+    """Random statements that would run SQL from a string; 68,000 others were tried once."""
     chosen = random.Random(7)
     connection = Connections(small.path, None).get()
     passed = []

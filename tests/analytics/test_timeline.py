@@ -26,7 +26,7 @@ def at(minutes, kind=OK, tool="t", session=0, **fields):
 
 
 def outage(minutes=range(120), *, since=60, until=10**6, tool="t", kind=NO_NETWORK, length=4):
-    """One call per minute, in sessions of `length` calls; from `since` to `until` all fail."""
+    """Return a call per minute, in sessions of `length` calls; all fail from `since` to `until`."""
     return [
         at(
             minute,
@@ -43,7 +43,7 @@ SERVERS = Servers()
 
 
 def further(*case):
-    """A case of a test that has other cases in the fast tier."""
+    """Return a case marked slow, of a test whose other cases are in the fast tier."""
     return pytest.param(*case, marks=pytest.mark.slow)
 
 

@@ -12,7 +12,7 @@ SCRIPTS = sorted(
 
 
 def main() -> None:
-    """Run the benchmark that was named."""
+    """Run the named benchmark."""
     if len(sys.argv) < 2 or sys.argv[1] not in SCRIPTS:
         raise SystemExit(f"usage: python -m tests.benchmarks {{{','.join(SCRIPTS)}}} …")
     name = sys.argv.pop(1)

@@ -1,10 +1,10 @@
 """Archives for benchmarks: generated from a seed in any size, or copies of real traffic.
 
-The `traffic` shape has the kinds of lines, sizes, errors and oddities of the 888 recordings of
-the corpus (355.7 MB, measured 2026-11-22): quantiles of line lengths by kind of line, 46 %
-stderr lines, 35 % of calls failed, 1.08 content blocks a result, one line in 50 odd. The `small`
-shape is many short messages (about 590 bytes in the middle, 1.2 kB on average), 5 % of them
-errors: where the cost of a message, not of a byte, decides.
+The `traffic` shape has the kinds of lines, sizes, errors and oddities of the 888 recordings of the
+corpus (355.7 MB, measured 2026-11-22): quantiles of line lengths by kind of line, 46 % stderr
+lines, 35 % of calls failed, 1.08 content blocks a result, one line in 50 odd. The `small` shape has
+many short messages (median about 590 bytes, mean 1.2 kB), of which 5 % are errors: it shows the
+cost per message, not per byte.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ from typing import Final
 from mcptally.transcript.files import open_stream
 
 Quantiles = tuple[tuple[float, int], ...]
-"""Share of the lines that are at most so long."""
+"""Quantiles of line lengths: shares of the lines, and lengths."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """How lines of an archive are distributed."""
+    """The distribution of the lines of an archive."""
 
     results: Quantiles
     arguments: Quantiles
@@ -98,14 +98,13 @@ def generate(folder: Path, *, size: int, shape: str = "traffic", seed: int = 1) 
 
 
 def new_recording(path: Path, number: int) -> Path:
-    """A transcript with one recording of a server of `generate`, the later the larger `number`."""
+    """Write a transcript with one recording; a larger `number` gives a later time."""
     path.write_bytes(b"".join(_recording(random.Random(number), SHAPES["traffic"], number)))
     return path
 
 
 def multiply(files: Iterable[Path], folder: Path, *, times: int) -> list[Path]:
-    """Plain copies of real transcripts, compressed or not, `times` each, with recording ids of
-    their own."""
+    """Write `times` uncompressed copies of each real transcript, each with new recording ids."""
     folder.mkdir(parents=True, exist_ok=True)
     made = []
     for copy in range(times):
@@ -204,7 +203,7 @@ def _result(chance: random.Random, size: int) -> dict[str, object]:
 
 
 def _text(chance: random.Random, size: int) -> str:
-    """Words with line ends and quotes among them; long texts repeat what is random in them."""
+    """Return words with line ends and quotes between them; long texts repeat a random part."""
     words = [chance.choice(_WORDS) for _ in range(min(size, 20_000) // 7 + 1)]
     for place in range(9, len(words), 12):
         words[place] = chance.choice(['"quoted"', "line\n", "tab\t", "C:\\temp"])
@@ -213,7 +212,7 @@ def _text(chance: random.Random, size: int) -> str:
 
 
 def _size(chance: random.Random, quantiles: Quantiles) -> int:
-    """A length: straight between the quantiles on a logarithmic scale."""
+    """Draw a length by linear interpolation between the quantiles on a logarithmic scale."""
     share = chance.random()
     for (low, small), (high, large) in itertools.pairwise(quantiles):
         if share <= high:

@@ -1,4 +1,4 @@
-"""Fit what the verdict is decided with, on labelled calls, and print how good it is on others.
+"""Fit the weights of the verdict on labelled calls, and print its accuracy on other calls.
 
     python -m tests.benchmarks.calibrate [--check | --sealed]
 
@@ -6,17 +6,15 @@ Reads the labelled files in tests/verdict and tests/truth, and the recordings of
 of which are in the folder that `MCPTALLY_CORPUS` names (`traffic.py`). Writes three files beside
 the rules, one beside the tests, and the figures of a page:
 
-    measured.json    `hits` and `right` of every rule
-    weights.json     the weights of the features (`verdict.weighing`)
-    text_model.json  the text model, and how it is pooled with the rules
-    rule_counts.csv  what each rule does on the labelled calls (`rule_counts`)
-    docs/reference/accuracy.md  all figures
-    README.md        the claim
+    measured.json    `hits` and `right` of every rule weights.json     the weights of the features
+    (`verdict.weighing`) text_model.json  the text model, and how it is pooled with the rules
+    rule_counts.csv  each rule's results on the labelled calls (`rule_counts`)
+    docs/reference/accuracy.md  all figures README.md        the claim
 
-Every figure printed is cross-validated: a call is judged with weights that were fitted without
-the calls to its server. Texts of some server families were read while rules were written, which
-flatters these rules; such families count less. Which ones they are is decided by a hash of the
-name, as it was then, and for our own labels by what the file says.
+Every figure printed is cross-validated: a call is judged with weights that were fitted without the
+calls to its server. Texts of some server families were read while rules were written, which
+overstates the accuracy of these rules, so these families count less. A hash of the name decides
+which families were read; for our own labels, the file says it.
 """
 
 import argparse
@@ -78,11 +76,11 @@ RECORDINGS = {
 }
 """Labelled file → the recordings of its calls."""
 FAULTY = (OUR_LABELS[1].name, OUR_LABELS[5].name, INJECTED_FAULTS.name)
-"""Labelled files whose servers or backends were made to fail. Confidence is calibrated on the
-others: it is the share of right verdicts among calls to servers as their users run them."""
+"""Labelled files whose servers or backends were made to fail. Certainty is calibrated on the other
+files: it is the share of right verdicts on calls to servers as their users run them."""
 SEALED = "sealed"
-"""The `part` of labelled servers that have no part in the fit and in the figures: they are scored
-once, when work on the verdict ends."""
+"""The `part` of labelled servers that neither the fit nor the figures use: they are scored once,
+when work on the verdict ends."""
 RULES = Path(rule_files.__file__).parent
 MEASURED = RULES / "measured.json"
 WEIGHTS = RULES / "weights.json"
@@ -121,7 +119,7 @@ def ours() -> dict[str, bool]:
 
 
 def was_read(family: str) -> bool:
-    """Whether this family's labelled texts were looked at while the rules were written."""
+    """Return whether this family's labelled texts were read while the rules were written."""
     known = ours().get(family)
     if known is not None:
         return known
@@ -132,7 +130,7 @@ def was_read(family: str) -> bool:
 
 
 def labelled(*, sealed: bool = False) -> pl.DataFrame:
-    """All labelled calls; those of recorded traffic with the evidence of their archive.
+    """Return all labelled calls; calls from recorded traffic have the evidence of their archive.
 
     Args:
         sealed: whether to return the calls to sealed servers, in place of the others.
@@ -152,10 +150,10 @@ def labelled(*, sealed: bool = False) -> pl.DataFrame:
 
 
 PER_FAMILY = 1.0
-"""The maximum number of hits that one server family adds to a rule: the same message 50 times from
-one server is not 50 independent observations. Limits of 1, 3 and none, with prior weights from 2 to
-25, were tried on families that were not used to write the rules; 1 with a strong prior gave the
-best calibration."""
+"""The maximum number of hits that one server family adds to a rule, because 50 identical messages
+from one server are not 50 independent observations. Limits of 1, 3 and none, with prior weights
+from 2 to 25, were tried on families that were not used to write the rules; 1 with a strong prior
+gave the best calibration."""
 
 
 def counts(decided: pl.DataFrame) -> pl.DataFrame:
@@ -255,7 +253,7 @@ def without_first_rule(evidence: pl.Series) -> pl.Series:
 
 @dataclasses.dataclass(frozen=True)
 class Fold:
-    """Some labelled calls, and models that were fitted without their servers."""
+    """Labelled calls, and models that were fitted without their servers."""
 
     rows: npt.NDArray[np.int64]
     weights: weighing.Weights
@@ -417,7 +415,7 @@ class Sample:
         return weight, agreed, disagreed
 
     def held_out(self) -> pl.DataFrame:
-        """The calls, judged with models that were fitted without their families."""
+        """Return the calls, judged with models that were fitted without their families."""
         return pl.concat(
             self.judged_with(fold.weights, fold.opinions, fold.rows) for fold in self.folds
         )
@@ -441,11 +439,11 @@ class Sample:
 
 
 def rule_counts(sample: Sample, held_out: pl.DataFrame) -> pl.DataFrame:
-    """What each rule does on the labelled calls, one row per rule, the file's columns.
+    """Return each rule's results on the labelled calls: one row per rule, with the file's columns.
 
-    `matches`: calls that it matches, of so many `families`. `decides`: calls whose verdict it
-    names. `needed`: how many more calls get the right verdict with the rule than without it, with
-    weights that were fitted on calls to other servers.
+    `matches` counts the calls that the rule matches, `families` their server families, and
+    `decides` the calls whose reason it gives. `needed` is how many more calls get the right verdict
+    with the rule than without it, with weights that were fitted on calls to other servers.
     """
     evidence, labels_ = sample.rows["evidence"], sample.rows["label"]
     right = np.zeros(len(evidence), dtype=np.bool_)
@@ -547,7 +545,7 @@ def together(sets: dict[str, pl.DataFrame], hidden: dict[str, pl.DataFrame]) -> 
 
 
 def claim(sets: dict[str, pl.DataFrame]) -> str:
-    """The sentence of the README: the highest and the lowest figure that a user should expect."""
+    """Return the README's sentence with the highest and the lowest accuracy to expect."""
     shares = [
         each.accuracy
         for rows in sets.values()
@@ -560,7 +558,7 @@ def claim(sets: dict[str, pl.DataFrame]) -> str:
 
 
 def sealed_figures() -> Evaluation:
-    """The figures of sealed servers, with the shipped models, which they had no part in."""
+    """Return the figures for sealed servers with the shipped models, fitted without them."""
     rows = labelled(sealed=True)
     decided = judged(rows.filter(pl.col("label").is_not_null())).with_columns(
         correct=pl.col("label") == pl.col("verdict")

@@ -1,4 +1,4 @@
-"""False alarms and found changes of the question `change_points`, in simulated archives.
+"""Measures false alarms and changes found by the question `change_points` in simulated archives.
 
 `python -m tests.benchmarks.change_points [--archives N]` runs the question's SQL on archives of 20
 tools whose sessions have correlated failures, and prints the tables of
@@ -132,7 +132,7 @@ def calls(
 
 
 def changes(data: pl.DataFrame) -> pl.DataFrame:
-    """The answer of the question about these calls."""
+    """Return the answer to the question about these calls."""
     connection = views.connect()
     connection.register("data", data)
     connection.execute(
@@ -151,7 +151,7 @@ def archive(random: np.random.Generator, of_tool: Callable[[int], dict[str, Any]
 
 
 def onsets(data: pl.DataFrame, folder: Path) -> tuple[int, int]:
-    """Problems with an onset in `priorities`, and for how many other clients explain it."""
+    """Return how many problems in `priorities` have an onset, and how many clients explain."""
     rows = (
         call(
             row["session"],

@@ -1,10 +1,11 @@
-"""How many groups of failures get a contrast where none has a cause.
+"""Counts groups of failures that get a contrast although none has a cause.
 
     python -m tests.benchmarks contrasts [--archive PATH] [--rounds 4]
 
-The outcomes of real calls to each tool are dealt out anew, in two ways: to any call (`calls`), and
-from one session to another, call by call (`sessions`), so that failures stay as clustered as they
-were. Nothing separates failing calls then, and at most 5 % of the groups may get a contrast.
+The outcomes of real calls to each tool are shuffled in two ways: among all calls (`calls`), and by
+giving each session the outcomes of another session (`sessions`), which keeps failures clustered.
+Nothing then separates failing calls from working ones, and at most 5 % of the groups may get a
+contrast.
 """
 
 import argparse
@@ -28,7 +29,7 @@ _TOOL: Final = ("server", "tool")
 
 
 def main() -> None:
-    """Print the share of groups with a contrast, for each way of dealing."""
+    """Print the share of groups with a contrast, for each way of shuffling."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks contrasts")
     parser.add_argument("--archive", type=Path, default=traffic.folder() or SAMPLES)
     parser.add_argument("--rounds", type=int, default=4)
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def to_calls(calls: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
-    """Deal the outcomes of each tool to its calls."""
+    """Shuffle the outcomes of each tool among its calls."""
     order = pl.Series("order", random.random(calls.height))
     place = pl.int_range(pl.len()).over(_TOOL)
     source = calls.with_columns(order).sort("order").with_columns(place.alias("place"))
@@ -59,7 +60,7 @@ def to_calls(calls: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
 
 
 def to_sessions(calls: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
-    """Deal the outcomes of each session with a tool to the calls of another session with it."""
+    """Give each session with a tool the outcomes of another session with the tool."""
     sessions = calls.select(*_TOOL, "session").unique(maintain_order=True)
     number = pl.int_range(pl.len()).over(_TOOL).alias("number")
     order = pl.Series("order", random.random(sessions.height))

@@ -5,8 +5,9 @@
 
 The calls of a session are similar: a session's failure rate is drawn from a Beta distribution whose
 mean is the tool's and whose intra-class correlation is rho (clustered Bernoulli); its latencies
-share a pace (log-normal). Prints the coverage of nominal 95 % intervals, computed from sums and,
-for a sample of the cells, in stores of calls; the power and the false-discovery rate of `compare`.
+have a common factor, its pace (log-normal). Prints the coverage of nominal 95 % intervals, computed
+from sums and, for a sample of the cells, in stores of calls; the power and the false-discovery rate
+of `compare`.
 """
 
 import argparse
@@ -71,7 +72,7 @@ def failures(random, n, p, rho):
 
 
 def sums(tool, n, y, metric="failure_rate") -> pl.DataFrame:
-    """Rows as `_session_metrics` has them, of arrays (tool, session)."""
+    """Convert arrays (tool, session) to rows of `_session_metrics`."""
     tools, sessions = np.indices(n.shape)
     return pl.DataFrame(
         {
@@ -95,11 +96,11 @@ USED = {
     "sized": "sum(n) FILTER (metric = 'ln_response_bytes')",
     "ln_response_bytes": "sum(y) FILTER (metric = 'ln_response_bytes')",
 }
-"""Columns of `usage` from the metrics of `sums`; the other numbers are 0."""
+"""Columns of `usage`, with their values from the metrics of `sums`; all other columns are 0."""
 
 
 def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> None:
-    """Makes `usage` and `_session_metrics` of rows, and `_rates` as in every store."""
+    """Create `usage` and `_session_metrics` from rows, and `_rates` as in every store."""
     columns = {
         name: f"coalesce({USED.get(name, '0')}, 0)::{'DOUBLE' if 'ln_' in name else 'BIGINT'}"
         for name, kind in Usage.schema().items()
@@ -129,7 +130,7 @@ def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> Non
 
 
 class Cell(NamedTuple):
-    """One cell of the design of `coverage`, and what was found in it."""
+    """One cell of the design of `coverage`, with its results."""
 
     size: str
     mean_size: int
@@ -237,7 +238,7 @@ def slow(random, replicates: int) -> Iterator[tuple[str, str, float, int, list[s
 
 
 def latency_intervals(connection: duckdb.DuckDBPyConnection, n, values):
-    """Quantile, low and high end of rows of sessions of `n` calls; (quantiles, 3, rows)."""
+    """Return quantiles with intervals per row of sessions of `n` calls: (quantiles, 3, rows)."""
     inner = pa.ListArray.from_arrays(np.append(0, np.cumsum(n.ravel())), values)
     rows = np.arange(len(n) + 1) * n.shape[1]
     data = pa.table(
@@ -280,7 +281,7 @@ def archive(random, tools: int, *, changed=None) -> pl.DataFrame:
 
 
 def discoveries(random, tools: int, *, change: float) -> tuple[int, int, int]:
-    """False and true discoveries of one comparison, and how many there were to make."""
+    """Return false discoveries, true discoveries and actual changes of one comparison."""
     changed = random.random(tools) < change
     found = reported(archive(random, tools), archive(random, tools, changed=changed))
     truly = {
@@ -335,12 +336,12 @@ def reported(base: pl.DataFrame, new: pl.DataFrame) -> set[tuple[str, str]]:
 
 
 def parts() -> np.random.Generator:
-    """The dice of one part: what one part throws changes no other."""
+    """Return a random generator per part, so that no part's draws affect another's."""
     return np.random.default_rng(20261121)
 
 
 def summary(cells: Sequence[Cell]) -> str:
-    """The range of the coverage, and how many cells are outside of 93 to 97 %."""
+    """Return the range of the coverage, and how many cells are outside 93 to 97 %."""
     shares = np.array([cell.covered for cell in cells])
     return (
         f"{len(cells)} cells: {shares.min():.3f} to {shares.max():.3f}, mean {shares.mean():.3f}; "

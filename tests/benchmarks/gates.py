@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.gates [--archives N]` prints the table of
 docs/explanation/statistics.md. An archive has ten tools with sessions of geometric size (mean 6)
-and correlated failures. A decision is wrong if the tool's true rate is not on that side of 5 %.
+and correlated failures. A decision is wrong if the tool's true rate is on the other side of 5 %.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""How CPU and memory of `mcptally score` grow, and the sizes that are out of the ordinary.
+"""Measures how CPU and memory of `mcptally score` grow with the archive, and unusual sizes.
 
     python -m tests.benchmarks growth [--sizes 10,100,1000] [--limit 400 --times 10] [--odd] [--new]
 
-Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as
-large as that many MB is scored inside a memory cgroup of the limit, where the system lets us make
-one: beyond the limit the kernel kills. The cost model, CPU = fixed + rate * size, is fitted to all
+Made archives of each size (MB) are scored on one core. With `--limit` an archive `--times` as large
+as that many MB is scored inside a memory cgroup of the limit, if the system allows one: the kernel
+kills a process that exceeds the limit. The cost model, CPU = fixed + rate * size, is fitted to all
 sizes but the last, which it then predicts. `--odd`: one frame of 200 MB, a session of a million
 calls, a million recordings in one file, 100,000 files of one call each. `--new`: one new recording
 in an archive of 250 MB and in one of 100,000 files, after scoring the recording alone.
@@ -87,7 +87,7 @@ def one_new(archive: Path, new: Path, work: Path) -> None:
 
 
 def model(points: Sequence[tuple[float, float]]) -> str:
-    """The fit of CPU seconds to sizes (MB), in words; the last point is predicted."""
+    """Describe the fit of CPU seconds to sizes (MB) and the prediction of the last point."""
     *known, (size, measured) = points
     sizes, cpu = np.array(known).T
     rate, fixed = np.polyfit(sizes, cpu, 1)
@@ -133,7 +133,7 @@ def exchange(number: int, text: str, recording: str = "r") -> bytes:
 
 
 def frame(folder: Path, size: int = 200 * MEGA) -> Path:
-    """One reply of so many bytes."""
+    """Return one reply of this many bytes."""
     folder.mkdir()
     text = "lorem ipsum dolor sit amet, consectetur adipiscing elit " * (size // 56)
     (folder / "frame.jsonl").write_bytes(exchange(1, text))
@@ -178,7 +178,7 @@ def lone_call(path: Path) -> Path:
 
 @contextlib.contextmanager
 def limited(size: int) -> Iterator[list[str]]:
-    """The beginning of a command line that runs the rest in at most `size` bytes of memory."""
+    """Return the prefix of a command line that limits the memory of its command to `size` bytes."""
     lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     places = {kind: path.lstrip("/") for _, kind, path in (each.split(":", 2) for each in lines)}
     old = "memory" in places

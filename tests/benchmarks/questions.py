@@ -3,9 +3,9 @@
     python -m tests.benchmarks questions [--archive PATH] [--calls 10000000] [--store FOLDER]
                                          [--rounds 3] [QUESTION …]
 
-The store is real traffic, scored, as often as it takes: every copy has recordings, sessions and
-calls of its own, an hour later than the copy before. Results are left out, and arguments of more
-than `ARGUMENTS` characters. `--store` keeps it, and uses what it finds there.
+The store contains enough copies of real, scored traffic: every copy has new recordings, sessions
+and calls, an hour later than the copy before. Results are left out, and arguments of more than
+`ARGUMENTS` characters. `--store` keeps it, and uses what it finds there.
 
 Every question is asked in a process of its own, whose imports are not counted; opening the store
 is. Wall and CPU seconds are medians of the rounds, the peak is the largest.
@@ -37,7 +37,7 @@ from tests.corpus import SAMPLES
 
 ARGUMENTS: Final = 200
 COPIES: Final = 4
-"""Copies in a part: a partition of the pipeline has as many calls."""
+"""Copies per part, which then has as many calls as a partition of the pipeline."""
 
 ASK: Final = """
 import json, pathlib, sys, time
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def asked(folder: Path, question: str) -> list[float]:
-    """Rows, wall and CPU seconds, peak in MB, of one question in a process of its own."""
+    """Return rows, wall and CPU seconds and peak MB of one question in its own process."""
     command = [sys.executable, "-c", ASK, str(folder), question]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     answer: list[float] = json.loads(done.stdout)
@@ -93,7 +93,7 @@ def calls_in(folder: Path) -> int:
 
 
 def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
-    """Score an archive and write a store with so many of its calls."""
+    """Score an archive and write a store with this many copies of its calls."""
     seed = scratch / "seed"
     mcptally.score([archive], out=seed)
     copies = -(-calls // calls_in(seed))
@@ -119,7 +119,7 @@ def multiply(archive: Path, folder: Path, calls: int, scratch: Path) -> None:
 
 
 def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:
-    """A frame's rows as another hour's recordings; copy 0 is the frame itself."""
+    """Return a frame's rows as recordings of another hour; copy 0 is the frame itself."""
     if not number:
         return frame
     later = datetime.timedelta(hours=number)

@@ -1,11 +1,11 @@
-"""How the ranking of `priorities` compares with archives whose problems were ranked by hand.
+"""Compares the ranking of `priorities` with archives whose problems were ranked by hand.
 
 `python -m tests.benchmarks ranking [--rows] [NAME…]` scores the archives of
 `tests/analytics/ranked_archives.toml` and prints, for each and together: important problems within
 the first ten rows, with the right fault; rows among the first five that are a ranked problem; rows
 among the first five whose problem stands above them; and rows whose fault is right. Archives of the
 corpus that `MCPTALLY_CORPUS` names are left out if it is not set. Archives with a `first_look` are
-counted together once more.
+also counted separately.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def archives() -> list[dict[str, Any]]:
 
 
 def paths(archive: Mapping[str, Any]) -> list[Path] | None:
-    """The recordings of an archive; None if they are in a corpus that is not here."""
+    """Return the recordings of an archive; None if they are in a corpus that is not available."""
     found = []
     for name in archive["recordings"]:
         if name == "samples":
@@ -62,7 +62,7 @@ def ranked(store: Store) -> list[dict[str, Any]]:
 def measure(
     store: Store, rows: Sequence[Row], problems: Sequence[Problem]
 ) -> tuple[Counter[str], list[str]]:
-    """The counts of an archive with these ranked rows; a line per row and missed problem."""
+    """Return an archive's counts for these ranked rows, and a line per row and missed problem."""
     calls = store.sql(_CALLS).fetchall()
     places = [_places(problem, rows, calls) for problem in problems]
     mains = [_main(row, places) for row in rows]
@@ -100,7 +100,7 @@ def measure(
 def _places(
     problem: Problem, rows: Iterable[Row], calls: Iterable[tuple[Any, ...]]
 ) -> Counter[str]:
-    """Rank of a row, or cause → calls of the problem; the key `all` has their number."""
+    """Map each rank or cause to the problem's calls; the key `all` has their number."""
     places: Counter[str] = Counter()
     server = re.compile(problem["server"])
     if kinds := problem.get("kind"):
@@ -119,14 +119,14 @@ def _places(
 
 
 def _holds(row: Row, place: Counter[str]) -> bool:
-    """Whether a row has at least half of a problem's calls, or is the life of its server."""
+    """Return whether a row has at least half of a problem's calls, or its server's lifecycle."""
     if place[f"rank {row['rank']}"]:
         return True
     return bool(row["cause"]) and place["all"] > 0 and 2 * place[row["cause"]] >= place["all"]
 
 
 def _main(row: Row, places: list[Counter[str]]) -> int | None:
-    """The problem with most calls of a row, if it has a quarter of them."""
+    """Return the problem that has most of a row's calls, if it has at least a quarter of them."""
     lives = [n for n, place in enumerate(places) if place[f"rank {row['rank']}"]]
     if lives or not row["cause"]:
         return next(iter(lives), None)

@@ -1,9 +1,9 @@
-"""What the stdio recorder costs, beside direct calls and a bare pipe relay, in one run.
+"""Measures the stdio recorder, direct calls and a bare pipe relay in one run.
 
     python -m tests.benchmarks recorder [--calls 2000] [--starts 7]
 
-Every variant keeps its server running; calls go round in blocks of 20, so that a busy machine is
-as busy for all. Linux only. CPU is what the processes between client and server used (their
+Every variant keeps its server running; the variants take turns of 20 calls, so that a busy machine
+affects all equally. Linux only. CPU is what the processes between client and server used (their
 threads' schedstat). Start-up is `-- true` over `python -c "import asyncio"`. Memory (PSS) is that
 after 50,000 calls and after 500,000, which are sent without waiting.
 """
@@ -102,7 +102,7 @@ class Variant:
             view = view[os.write(self.process.stdin.fileno(), view[:65536]) :]
 
     def close(self) -> None:
-        """End the server, and with it what is between."""
+        """End the server, and the processes between it and the client."""
         self.process.stdin.close()
         self.process.wait(30)
         self.process.stdout.close()

@@ -71,7 +71,7 @@ async def serve(port: int) -> None:
 
 
 async def tap(port: int, upstream: int, file: IO[bytes]) -> None:
-    """A bare recorder: asyncio streams that relay bytes and append them to a file, unparsed."""
+    """Run a bare recorder: asyncio streams that relay bytes and append them to a file, unparsed."""
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ class Variant:
 
 
 def free_port() -> int:
-    """A port that nobody uses."""
+    """Return an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         return int(found.getsockname()[1])
 

@@ -1,11 +1,11 @@
-"""What `mcptally score` costs, beside `orjson.loads` and plain loops that do the same, in one run.
+"""Measures `mcptally score`, `orjson.loads` and equivalent plain Python loops in one run.
 
     python -m tests.benchmarks score [--archive PATH | --size 300] [--shape traffic|small]
                                      [--times N] [--rounds 5] [--no-loops]
 
-Every case is a process of its own, and the cases go round, so that a busy machine is as busy for
-all; medians of CPU seconds (user and system, children included) with the smallest and the
-largest. The ratio is to `orjson.loads` of every line of the plain files. The naive loops read a
+Every case runs in its own process, and the cases take turns, so that a busy machine affects all
+equally. The table has the median, minimum and maximum of CPU seconds (user and system, with
+children). The ratio is to `orjson.loads` of every line of the plain files. The naive loops read a
 part of the archive (`SAMPLE` bytes) and are scaled up.
 """
 
@@ -115,7 +115,7 @@ for path in sys.argv[2:]:
 
 
 class Cost(NamedTuple):
-    """What one process used."""
+    """The resources that one process used."""
 
     wall: float
     cpu: float
@@ -123,7 +123,7 @@ class Cost(NamedTuple):
 
 
 def run(command: Sequence[str]) -> Cost:
-    """Run a command to its end and see what it used."""
+    """Run a command and return the resources that it used."""
     begin = time.perf_counter()
     silent = os.open(os.devnull, os.O_WRONLY)
     files = [(os.POSIX_SPAWN_DUP2, silent, 1), (os.POSIX_SPAWN_DUP2, silent, 2)]

@@ -19,7 +19,7 @@ WEIGHT = 0.5
 PENALTY = 20.0
 """`C` of the regression."""
 MIN_TEXTS = 2
-"""Labelled texts that a term must be in."""
+"""Minimum number of labelled texts that contain a term."""
 SMALLEST_WEIGHT = 0.05
 """A term whose weights are all smaller is left out."""
 
@@ -43,7 +43,7 @@ def examples() -> pl.DataFrame:
 
 
 def fit(texts: pl.Series, classes: npt.NDArray[np.int64]) -> text_model.TextModel:
-    """The model of these texts and of the examples of rules.
+    """Fit the model on these texts and on the examples of rules.
 
     Args:
         texts: masked texts.

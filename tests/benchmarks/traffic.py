@@ -1,6 +1,6 @@
 """Recorded traffic of hundreds of MB, which is too large for this repository.
 
-The environment variable `MCPTALLY_CORPUS` names the folder that has it, in a folder `traffic`.
+It is in the folder `traffic` of the folder that the environment variable `MCPTALLY_CORPUS` names.
 """
 
 import os

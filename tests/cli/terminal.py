@@ -1,4 +1,4 @@
-"""What a terminal shows, at two widths, as golden files.
+"""Writes what a terminal shows, at two widths, as golden files.
 
 python -m tests.cli.terminal      writes them anew
 """

@@ -1,4 +1,4 @@
-"""The commands as a user meets them: exit codes, messages, and what goes where."""
+"""The commands as a user sees them: exit codes, messages, and output on stdout and stderr."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def store(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Path:
-    """A store with names that are formulas or act on a terminal; no test may change it."""
+    """A store with names that are formulas or control a terminal; no test may change it."""
     folder = tmp_path_factory.mktemp("names")
     calls = [call(1, "=1+1"), call(2, "red\x1b[31m\u202etool")]
     events = [c2s(number, request) for number, request in enumerate(calls, 1)]

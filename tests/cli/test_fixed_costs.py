@@ -1,4 +1,4 @@
-"""Counts of what a command loads and executes, whatever the size of its input.
+"""Counts what a command loads and executes regardless of the size of its input.
 
 `python -m tests.benchmarks ratios` measures the CPU time; these counts do not vary between runs.
 """
@@ -65,7 +65,7 @@ print(json.dumps([counted(command) for command in commands]))
 
 
 class Most(NamedTuple):
-    """What a command may load and execute."""
+    """The limits for what a command loads and executes."""
 
     packages: set[str]
     """Exactly these of `PACKAGES`."""

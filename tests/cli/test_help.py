@@ -54,7 +54,7 @@ def test_completion_comes_in_the_shells_own_language(shell: str):
 
 
 def completed(*words: str) -> list[str]:
-    """What bash is offered for the last of these words."""
+    """Return the completions that bash gets for the last of these words."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_MCPTALLY_COMPLETE", "bash_complete")
         patch.setenv("COMP_WORDS", " ".join(words))

@@ -1,4 +1,4 @@
-"""Command lines that are wrong, and what is said about each: `messages.txt` is the golden file.
+"""Wrong command lines and their messages: `messages.txt` is the golden file.
 
 python -m tests.cli.test_messages      writes the golden file again; read what changed
 """
@@ -19,7 +19,7 @@ GOLDEN: Final = Path(__file__).with_name("messages.txt")
 
 
 def prepare(folder: Path) -> None:
-    """Make what the command lines name: recordings, stores, and files that are neither."""
+    """Create what the command lines name: recordings, stores, and files that are neither."""
     (folder / "traces").mkdir()
     for name in ("sqlite.jsonl.zst", "git.jsonl.zst"):
         (folder / "traces" / name).write_bytes((ROOT / "sample_traces" / name).read_bytes())
@@ -41,7 +41,7 @@ def prepare(folder: Path) -> None:
 
 
 def answers(folder: Path) -> str:
-    """The command lines of the golden file, each with its exit code and what it says today."""
+    """Return the golden file's command lines, each with its current exit code and output."""
     with contextlib.chdir(folder):
         said = []
         for line in GOLDEN.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Commands beside an agent that pins version 1 of the package mcp."""
+"""Commands in an environment with version 1 of the package mcp."""
 
 import importlib.metadata
 

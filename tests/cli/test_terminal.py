@@ -203,7 +203,7 @@ def test_markdown_from_an_archive_is_text():
 
 
 def in_a_terminal(command: list[str], **environment: str) -> str:
-    """What a command writes to a terminal of 80 columns."""
+    """Return what a command writes to a terminal with 80 columns."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "COLUMNS": "80", "TERM": "xterm", **environment}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=env)

@@ -1,4 +1,4 @@
-"""`mcptally demo`: what is found in the recordings is what is wrong with the servers."""
+"""`mcptally demo`: the findings equal the servers' actual faults."""
 
 from collections import Counter
 

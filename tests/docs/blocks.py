@@ -42,11 +42,11 @@ same."""
 
 RUNNABLE: Final = ("sh", "python", "sql")
 SHOWN: Final = ("text",)
-"""Languages of blocks that are no code: drawings, forms, what a program prints."""
+"""Languages of blocks that are not code: drawings, forms, output."""
 DATA: Final = ("toml", "yaml", "json")
 
 BARE: Final = ("docs/tutorial.md",)
-"""Pages that bring all they need; the others find traces and stores."""
+"""Pages that create all files that they need; the others get traces and stores."""
 
 BLOCK: Final = re.compile(
     r"(?:^<!-- (?P<mark>[^>]*?) -->\n+)?^(?P<indent> *)```(?P<kind>\w*)\n(?P<code>.*?)^ *```$",
@@ -56,7 +56,7 @@ BLOCK: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """A fenced block: what the comment before it says, its language, its text, its place."""
+    """A fenced block: the comment before it, its language, text and position."""
 
     mark: str
     kind: str
@@ -66,19 +66,19 @@ class Block:
 
     @property
     def why_not(self) -> str | None:
-        """Why it is not run, if it is not."""
+        """The reason why it is not run; None if it is run."""
         if self.mark in ("first", "tests"):
             return "ci"
         return self.mark.removeprefix("not run: ") if self.mark.startswith("not run: ") else None
 
     @property
     def file(self) -> str | None:
-        """The file that the block is."""
+        """The name of the file to which the block is written."""
         return self.mark.removeprefix("file: ") if self.mark.startswith("file: ") else None
 
     @property
     def exits(self) -> int:
-        """The exit code that it promises."""
+        """The expected exit code."""
         return int(self.mark.removeprefix("exits ")) if self.mark.startswith("exits ") else 0
 
 
@@ -112,11 +112,11 @@ STORES: Final = (
     *("store", "newer-store", "store-of-tuesday"),
     *("main-store", "branch-store", "last-week", "this-week"),
 )
-"""By these names pages speak of stores; here all of them are copies of one."""
+"""The names that pages use for stores; all are copies of one store."""
 
 
 def archive_and_store(folder: Path) -> Path:
-    """What most pages speak of, made once: `traces`, and its `store`."""
+    """Create `traces` and its `store`, which most pages use, once."""
     shutil.copytree(ROOT / "sample_traces", folder / "traces", ignore=_programs)
     mt.score([folder / "traces"], out=folder / "store", jobs=1)
     return folder
@@ -168,11 +168,11 @@ def world(folder: Path, page: Path, furniture: Path) -> Path:
 
 
 START_PROGRAMS: Final = frozenset({"record", "wrap", "mock", "serve", "explore", "--engine"})
-"""Words of commands that start other programs: these run in a process of their own."""
+"""Words in commands that start other programs: these commands run in their own process."""
 
 
 def commands_alone(block: Block, code: str) -> list[list[str]]:
-    """The arguments of each mcptally command of a block that has nothing else, otherwise nothing.
+    """Return the arguments of each mcptally command if the block has only such commands.
 
     To run them in this process takes half the time.
     """
@@ -224,7 +224,7 @@ def run(block: Block, folder: Path) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def _in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
-    """Work in a folder with these variables and without input."""
+    """Change to a folder, with these environment variables and without input."""
     with (
         mock.patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(folder),
@@ -237,7 +237,7 @@ def _in(folder: Path, environment: dict[str, str]) -> Iterator[None]:
 def _run_here(
     commands: list[list[str]], folder: Path, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Run mcptally commands in this process, until one fails; what they print."""
+    """Run mcptally commands in this process until one fails, and return their output."""
     out, err, code = "", "", 0
     with _in(folder, environment):
         for words in commands:
@@ -251,7 +251,7 @@ def _run_here(
 def _execute_here(
     code: str, folder: Path, environment: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """Execute Python in this process; what it prints."""
+    """Execute Python in this process and return its output."""
     out = io.StringIO()
     with _in(folder, environment), contextlib.redirect_stdout(out):
         exec(code, {"__name__": "__main__"})  # noqa: S102  (the code is ours)
@@ -259,21 +259,21 @@ def _execute_here(
 
 
 def _failed_call(folder: Path) -> str:
-    """An id, as a reader would take it from a table."""
+    """Return the id of a failed call, as a reader would take it from a table."""
     failed = "SELECT call_id FROM calls WHERE verdict IS NOT NULL AND tool IS NOT NULL LIMIT 1"
     ((call,),) = mt.open_store(folder / "here" / "store").sql(failed).fetchall()
     return str(call)
 
 
 _CACHE: Final = re.compile(r"(?<=\.cache/mcptally/)[0-9a-f]{12}")
-"""The digest of the paths of `mcptally PATH`, which is another in each folder."""
+"""The digest of the paths given to `mcptally PATH`, which differs between folders."""
 
 _RECORDED: Final = ("/srv/demo/" + "work/", "/srv/demo/")
 """The folder in which the sample traces were recorded, and a shorter name for it on pages."""
 
 
 def follow(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
-    """Follow a page in a world: each output that it shows, and what was really printed.
+    """Run a page's blocks in a world: yield each output that it shows, and the actual output.
 
     Raises:
         AssertionError: a block ended otherwise than the page promises.
@@ -295,12 +295,12 @@ def follow(page: Path, folder: Path) -> Iterator[tuple[Block, str]]:
 
 
 def _without_comments(code: str) -> str:
-    """A block of shell with a command per line."""
+    """Return a shell block with one command per line, without comments."""
     return re.sub(r"\\\n\s*", " ", re.sub(r"(?:^|\s{2,})# .*", "", code, flags=re.MULTILINE))
 
 
 def invocations(code: str) -> Iterator[list[str]]:
-    """The arguments of every mcptally command in a block of shell."""
+    """Return the arguments of every mcptally command in a shell block."""
     lexer = shlex.shlex(_without_comments(code), posix=True, punctuation_chars="();<>|&\n")
     lexer.whitespace = " \t"
     lexer.whitespace_split = True
@@ -317,7 +317,7 @@ def invocations(code: str) -> Iterator[list[str]]:
 
 
 def rewrite(page: Path, furniture: Path) -> bool:
-    """Put what blocks print into the page; whether it changed."""
+    """Put the blocks' output into the page, and return whether the page changed."""
     text = page.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as name:
         folder = world(Path(name), page, furniture)

@@ -1,4 +1,4 @@
-"""The notebooks: run from top to bottom, and what of their outputs must not change.
+"""Runs the notebooks from top to bottom, and compares the outputs that must not change.
 
 python -m tests.docs.notebooks      runs all of them and keeps their outputs
 """
@@ -17,7 +17,7 @@ NOTEBOOKS: Final = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipyn
 
 
 def run(path: Path) -> "NotebookNode":
-    """The notebook, run afresh."""
+    """Run a notebook and return it."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -34,10 +34,10 @@ def run(path: Path) -> "NotebookNode":
 
 
 def outputs(notebook: "NotebookNode") -> list[tuple[str, ...]]:
-    """What the cells say, a tuple an output: its kinds, its words and its numbers.
+    """Return a tuple per output of the cells: its kinds, words and numbers.
 
-    Left out is what may differ from one machine to another: how a version of polars draws the
-    borders of a table, the paint of a picture, how long a cell took.
+    Output that may differ between machines is left out: table borders of a polars version, pixels
+    of a picture, durations.
     """
     return [
         (*sorted(data), *map(steady, re.findall(r"[\w.%/:-]+", data["text/plain"])))
@@ -46,7 +46,7 @@ def outputs(notebook: "NotebookNode") -> list[tuple[str, ...]]:
 
 
 def pictures(notebook: "NotebookNode") -> list[tuple[int, int]]:
-    """Width and height of every picture, in pixels. Fonts move them a little."""
+    """Return width and height of every picture in pixels, which differ slightly between fonts."""
     pngs = [data["image/png"] for data in _data(notebook) if "image/png" in data]
     return [struct.unpack(">II", base64.b64decode(png)[16:24]) for png in pngs]
 
@@ -57,7 +57,7 @@ def _data(notebook: "NotebookNode") -> list[dict[str, str]]:
 
 
 def steady(word: str) -> str:
-    """A word as it is; a number with as many digits as every machine computes alike."""
+    """Return a word unchanged, and a number with as many digits as are equal on all machines."""
     try:
         number = float(word)
     except ValueError:

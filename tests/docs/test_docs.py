@@ -1,4 +1,4 @@
-"""Documentation: what it says to do works, what exists is described, and links lead somewhere."""
+"""Documentation: its instructions work, everything is described, and links have a target."""
 
 import importlib
 import json
@@ -123,7 +123,7 @@ DOCUMENTED = {
 
 @pytest.fixture(scope="module")
 def built():
-    """The module that makes the reference pages."""
+    """Return the module that builds the reference pages."""
     sys.path.insert(0, str(ROOT / ".docs"))
     try:
         return importlib.import_module("reference")

@@ -9,7 +9,7 @@ from tests.docs.notebooks import NOTEBOOKS, outputs, pictures, run
 pytestmark = pytest.mark.slow
 
 READABLE = {"image/png", "text/html", "text/plain"}
-"""What Jupyter and code hosts both show without running anything."""
+"""Output types that both Jupyter and code hosts show without running a notebook."""
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Measuring the verdict: labels of both vocabularies, rates, and calibration by server."""
+"""Measures the verdict with labels from both vocabularies: rates, and calibration by server."""
 
 import json
 import math

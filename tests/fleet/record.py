@@ -2,13 +2,12 @@
 
     python -m tests.fleet.record [NAME…]      `none` writes the truth alone
 
-Runs each client directly, through the recorder, and with `mcptally mock` of what was recorded, and
-says where it got something else.
-Writes tests/fleet/transcripts/NAME.jsonl.zst and the truth about all calls, truth.json. It needs
-environments that hold the SDKs: FLEET_SDK (folder of @modelcontextprotocol/sdk 1.x), FLEET_SDK_2
-(folder of @modelcontextprotocol/server, client and node 2.x, without the name of the scope),
-FLEET_PYTHON_1 (a Python with mcp 1.x) and FLEET_FASTMCP (one with fastmcp); a row without its own
-is left out.
+Runs each client directly, through the recorder, and against `mcptally mock` of the recording, and
+prints where the client got different results. Writes tests/fleet/transcripts/NAME.jsonl.zst and the
+truth about all calls, truth.json. It needs environments that hold the SDKs: FLEET_SDK (folder of
+@modelcontextprotocol/sdk 1.x), FLEET_SDK_2 (folder of @modelcontextprotocol/server, client and node
+2.x, without the name of the scope), FLEET_PYTHON_1 (a Python with mcp 1.x) and FLEET_FASTMCP (one
+with fastmcp); a row whose environment is missing is left out.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ SERVERS: Final = FOLDER / "servers"
 OK: Final = ("ok", None, None)
 CRASH: Final = ("tool_error", "tool_failure", "tool")
 MASKED: Final = ("tool_error", "ambiguous", None)
-"""A crash whose cause only the server's own log has: the Python SDK 2.x hides it from clients."""
+"""A crash whose cause is only in the server's own log, because the Python SDK 2.x hides it."""
 
 REFUSAL: Final = ("tool_error", "business", "caller")
 TIMEOUT: Final = ("timeout", "infrastructure", None)
@@ -44,7 +43,7 @@ UNKNOWN_END: Final = ("task", None, None)
 OLD_API: Final = ("tool_error", "tool_failure", "tool")
 
 Step = tuple[list[Any], tuple[str, str | None, str | None] | None]
-"""A step of a client, and the true outcome, verdict and fault of its call; None: no tool call."""
+"""A client's step, and the true outcome, verdict and fault of its call; None: no tool call."""
 
 CALLS: Final[list[Step]] = [
     (["call", "work", {"count": 1}], OK),
@@ -177,7 +176,7 @@ CHANGING: Final = (
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|task-\d+", "ID"),
     (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z?|datetime\([^)]*\)", "TIME"),
 )
-"""Patterns of what differs between two runs of a client, and what replaces it."""
+"""Patterns for text that differs between two runs of a client, and its replacements."""
 
 
 def record(name: str, folder: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""Recorded traffic of every feature has the outcomes, verdicts and faults that are known of it."""
+"""Recorded traffic of every feature gets its known outcomes, verdicts and faults."""
 
 import json
 import re
@@ -78,7 +78,7 @@ def test_clients_get_through_the_recorder_and_from_mock_what_they_get_directly(
 
 
 def members(line: str) -> list[str]:
-    """What a client printed, whatever the order of members, without the server's name."""
+    """Return a client's output regardless of member order, without the server's name."""
     line = re.sub(r"('|\")io.modelcontextprotocol/serverInfo\1: ?\{[^}]*\}", "", line)
     line = re.sub(r"meta=(?:\{\}|None) ?", "", line)
     return sorted(re.findall(r"[\w.:/-]+", line))

@@ -95,7 +95,7 @@ RATES = {
     "invalid_input_rate": {"input_schema_state": "invalid"},
     "invalid_output_rate": {"output_schema_state": "invalid"},
 }
-"""Each rate, with the fields of a call that is a hit of it."""
+"""Maps each rate to the fields of a call that counts as a hit."""
 OTHERS = {"input_schema_state": "valid", "output_schema_state": "valid"}
 
 
@@ -106,7 +106,7 @@ def single_calls(tool, hits, total, fields):
 
 @pytest.fixture(scope="module")
 def rates(tmp_path_factory):
-    """A store with the same four tools for each rate; their names begin with the rate's."""
+    """A store with the same four tools for each rate, whose names begin with the rate's name."""
     rows = []
     for rate, fields in RATES.items():
         rows += single_calls(f"{rate}: 2 of 2", 2, 2, fields)
@@ -118,7 +118,7 @@ def rates(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def states_of_rates(rates):
-    """State by rate of a gate and tool."""
+    """Return the state of a gate and tool for each rate."""
     results = gates.check_store(rates, gates.load([f"{rate} > 5%" for rate in RATES]))
     return {(result.gate.column, result.tool): result.state for result in results}
 
@@ -151,7 +151,7 @@ def cases(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(cases):
-    """The results of gates for a server, by the text of the gate."""
+    """Return the results of gates for a server, by the gates' text."""
     texts = [
         *("server.infrastructure_rate > 5%", "server.success_rate < 50%", "server.confidence < 90"),
         *("confidence < 90", "confidence_shrunk < 90", "failure_rate > 50%"),
@@ -181,7 +181,7 @@ def test_a_gate_on_confidence_is_undecided_without_evidence(results, gate):
 
 
 def test_a_rate_of_few_calls_is_decided_by_its_own_sessions(results):
-    """Nine calls have an output schema, each in a session of its own; all count as failures."""
+    """Nine calls, each in its own session, have an output schema; all count as failures."""
     assert results(FEW_CHECKED)["failure_rate > 50%"].state == "passed"
     assert results(FEW_CHECKED)["invalid_output_rate > 5%"].state == "failed"
     assert "in 9 sessions" in results(FEW_CHECKED)["invalid_output_rate > 5%"].message

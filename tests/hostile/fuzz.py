@@ -25,7 +25,7 @@ CAP = 64
 
 
 def framing(data: bytes) -> None:
-    """The frames do not depend on chunk boundaries, and together they are all the bytes."""
+    """Frames do not depend on chunk boundaries, and together contain all bytes."""
     if not data:
         return
     cut, body = data[0] % 16 + 1, data[1:]
@@ -78,7 +78,7 @@ SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1"
 
 
 def redaction(data: bytes) -> None:
-    """Redacted JSON is strict JSON, has its shape if nothing is hidden, and stays as it is."""
+    """Redacted JSON is strict JSON, keeps its shape, and does not change when redacted again."""
     if strict_json_error(data) is not None:
         return
     clean, count = HIDE.json(data)

@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def said(self) -> str:
-        """All problems that `check` reports."""
+        """Return all problems that `check` reports."""
         problems = [p for file in self.check.damaged_files for p in file.problems]
         return "\n".join([*problems, *(p for r in self.check.recordings for p in r.problems)])
 
@@ -53,7 +53,7 @@ class Outcome:
 
 
 def judged(folder: Path, **options: object) -> Outcome:
-    """Add the innocent recording to `folder/archive`, score and check the archive.
+    """Add the innocent recording to `folder/archive`, then score and check the archive.
 
     Asserts that the innocent recording is intact and that no file outside the store is written.
     """

@@ -196,7 +196,7 @@ def opened_store(scored: Outcome) -> mt.Store:
 
 
 def about(outcome: Outcome, table: str, name: str) -> pl.DataFrame:
-    """The rows about the file of one case."""
+    """Return the rows about the file of one case."""
     return outcome.table(table).filter(pl.col("file").str.contains(f"/{name}.jsonl", literal=True))
 
 
@@ -303,7 +303,7 @@ def test_cached_files_count_as_free_memory(tmp_path: Path) -> None:
 
 
 def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"") -> Path:
-    """Write a file of a few hundred kB that unpacks to `mebibytes` blocks."""
+    """Write a file of a few hundred kB that expands to this many mebibytes."""
     with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
         packed.write(head)
         for _ in range(mebibytes):
@@ -591,7 +591,7 @@ def _blocks() -> list[dict[str, object]]:
 
 
 def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(tmp_path: Path) -> None:
-    """Each reply has a megabyte. Memory quadratic in its parts would be over ten gigabytes."""
+    """Each reply has 1 MB. Memory quadratic in the number of parts would exceed 10 GB."""
     (tmp_path / "archive").mkdir()
     for make in (_listing, _blocks):
         events = [*make(), *[{**e, "recording": "r2"} for e in make()]]

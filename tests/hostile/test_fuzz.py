@@ -123,14 +123,14 @@ def test_score_raises_only_errors_of_mcptally(files: list[bytes]) -> None:
 @budget(100)
 @given(st.binary(max_size=400), st.integers(0, 255))
 def test_frames_do_not_depend_on_chunk_boundaries(data: bytes, cut: int) -> None:
-    """The frames do not depend on chunk boundaries, and together they are all the bytes."""
+    """Frames do not depend on chunk boundaries, and together contain all bytes."""
     fuzz.framing(bytes([cut]) + data.replace(b"\x00", b"\n"))
 
 
 @budget(100)
 @given(VALUES, st.booleans())
 def test_redacted_json_is_valid_json(value: Any, plain: bool) -> None:
-    """Redacted JSON is strict JSON, has its shape if nothing is hidden, and stays as it is."""
+    """Redacted JSON is strict JSON, keeps its shape, and does not change when redacted again."""
     fuzz.redaction(json.dumps(value, ensure_ascii=plain).encode("utf-8", "surrogatepass"))
 
 
@@ -191,7 +191,7 @@ def planted(draw: st.DrawFn) -> bytes:
 @budget(int(os.environ.get("MCPTALLY_FUZZ", "100")))
 @given(planted())
 def test_no_copy_has_a_secret_from_a_damaged_line(data: bytes) -> None:
-    """The copy of `redact` has no planted secret and the same lines, and stays as it is."""
+    """The copy has the same lines and no planted secret; redacting it again changes nothing."""
     with tempfile.TemporaryDirectory() as folder:
         copy = fuzz.copied(Path(folder), b'{"v":1}\n' + data)
         assert not [leak for leak in LEAKS if leak in copy]
@@ -273,7 +273,7 @@ GUIDED_RUNS = {
     reason="no atheris (not every Python has it): pip install --only-binary atheris -e '.[fuzz]'",
 )
 def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, subtests: pytest.Subtests) -> None:
-    """The properties in fuzz.py hold for a fixed number of runs that coverage guides."""
+    """The properties in fuzz.py hold for a fixed number of coverage-guided runs."""
     for name, runs in GUIDED_RUNS.items():
         with subtests.test(name):
             folder = tmp_path / name

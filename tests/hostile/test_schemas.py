@@ -121,7 +121,7 @@ def test_an_expensive_schema_is_validated_or_rejected_in_time(
 
 
 def rungs(spelt: str, named: str = "") -> dict[str, Any]:
-    """The definitions of a ladder: `spelt` refers to the next one, `named` declares a name."""
+    """Return a ladder's definitions: `spelt` refers to the next one, `named` declares a name."""
     told = {f"d{n}": {"allOf": [{"$ref": spelt.format(n + 1)}] * 2} for n in range(40)}
     told |= {"d40": {}}
     return {key: ({"$id": named.format(key[1:])} if named else {}) | v for key, v in told.items()}
@@ -210,7 +210,7 @@ def bait() -> Iterator[tuple[str, list[str]]]:
 
 
 def leading_out(url: str, file: str) -> list[dict[str, Any]]:
-    """Schemas that refer to the server or to a file by every keyword that can."""
+    """Return schemas that refer to the server or to a file with every keyword that can do so."""
     outside = [url + "/s.json", url + "/s.json#/a", file, "//" + url.removeprefix("http://")]
     schemas: list[dict[str, Any]] = [{"$schema": target} for target in outside]
     for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
@@ -358,7 +358,7 @@ def all_errors(schema: Any, value: Any) -> list[Any]:
     ids=["branches by items", "options by items", "members", "contains", "a ladder"],
 )
 def test_validation_stops_before_collecting_very_many_errors(schema: Any, value: Any) -> None:
-    """Collecting all errors of any of these would take minutes."""
+    """Collecting all errors would take minutes for each of these."""
     errors = all_errors(schema, value)
     assert len(errors) <= 1
     judge = compile_validator(json.dumps(schema))
@@ -394,7 +394,7 @@ def test_all_errors_of_ordinary_schemas_are_collected() -> None:
 
 
 LARGE = "(((a{1,50}){1,50}){1,50}){1,50}"
-"""A pattern of 32 characters that takes 26 MB when compiled by `jsonschema_rs` 0.61."""
+"""A pattern of 32 characters that takes 26 MB when `jsonschema_rs` 0.61 compiles it."""
 
 
 def test_memory_of_compiled_patterns_is_limited() -> None:

@@ -13,7 +13,7 @@ def logs(request, tmp_path_factory) -> list[ImportedLog]:
 
 @pytest.fixture(scope="module")
 def imported(logs):
-    """The tally and the calls of a log that must have the format."""
+    """Return the tally and the calls of a log, which must have the format."""
 
     def tally_and_calls(number, expected):
         done = logs[number].done

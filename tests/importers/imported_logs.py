@@ -52,7 +52,7 @@ def calls_of(archive: Path, store: Path) -> pl.DataFrame:
 
 
 class Logs:
-    """Logs that the tests of a module import, scored as one archive.
+    """Logs that a module's tests import, scored as one archive.
 
     Their servers and sessions need different names: recordings of one name would be one recording,
     and calls to one server are judged together.
@@ -73,7 +73,7 @@ class Logs:
         return len(self._sources) - 1
 
     def import_and_score(self, folder: Path) -> list["ImportedLog"]:
-        """The logs in the order in which they were added."""
+        """Import and score the logs, and return them in the order in which they were added."""
         archive, done = folder / "archive", []
         for number, (name, source, options) in enumerate(self._sources):
             path = folder / str(number) / name
@@ -102,7 +102,7 @@ class Logs:
 
 
 class ImportedLog(NamedTuple):
-    """What one of `Logs` became."""
+    """The result of importing one log."""
 
     done: Imported | None
     """How the import went; None for a transcript."""
@@ -112,14 +112,14 @@ class ImportedLog(NamedTuple):
 
 
 def facts(calls: pl.DataFrame, *names: str) -> list[tuple[Any, ...]]:
-    """The calls as rows of `FACTS`, in an order that does not depend on the recordings' ids."""
+    """Return the calls as rows of `FACTS`, in an order independent of the recordings' ids."""
     columns = names or FACTS
     rows = calls.select(columns).rows()
     return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
 
 def all_records_accounted_for(done: Imported) -> bool:
-    """Whether every record of every source is counted."""
+    """Return whether every record of every source is counted."""
     return all(
         o.tally.seen == o.tally.used + o.tally.context.total() + o.tally.unused_count
         for o in done.files

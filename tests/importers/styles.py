@@ -48,7 +48,7 @@ def claude_desktop(events: Iterable[Event]) -> str:
 
 
 def claude_desktop_all(events: Iterable[Event]) -> str:
-    """`mcp.log`: level before server."""
+    """The format of `mcp.log`, with the level before the server."""
     lines = []
     for e in events:
         if e["event"] == "message":

@@ -1,7 +1,7 @@
-"""Sessions that the real agents wrote, with a model that asked each for the same calls.
+"""Sessions written by real agents, with a model that asked each agent for the same calls.
 
-The expected rows are those of our recordings of the servers and of a count in the files. A call
-that failed with the connection has no reply in the recording, and an error in the sessions.
+The expected rows come from our recordings of the servers and from counts in the files. A call that
+failed with the connection has no reply in the recording, but an error in the sessions.
 """
 
 import gzip
@@ -86,7 +86,7 @@ BUILT_IN = {
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
-    """The calls of each session, and how the imports went."""
+    """The calls of each session, and the results of the imports."""
     folder = tmp_path_factory.mktemp("sessions")
     done = {
         agent: import_logs(SAMPLES / file, folder / "in" / agent) for agent, file in FILES.items()

@@ -90,7 +90,7 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 
 def imported(form: str, data: bytes, **options: object) -> None:
-    """Import one file; assert that the output is a whole archive and every record is counted."""
+    """Import one file; assert that the output is complete and every record is counted."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "mcp-server-x.log"
         source.write_bytes(data)
@@ -365,7 +365,7 @@ def _places(value, path=()):
 
 
 def _with(value, path, token):
-    """The JSON text of a value with `token` at one path."""
+    """Return the JSON text of a value with `token` at one path."""
     if not path:
         return token
     pairs = value.items() if isinstance(value, dict) else enumerate(value)

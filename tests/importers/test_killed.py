@@ -1,4 +1,4 @@
-"""What an import leaves that ends while it writes."""
+"""The files that an import leaves if it is killed while it writes."""
 
 from pathlib import Path
 

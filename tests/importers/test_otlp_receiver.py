@@ -1,4 +1,4 @@
-"""`import otlp --listen`: spans from exporters become the transcripts that their file would."""
+"""`import otlp --listen`: received spans give the same transcripts as a file of these spans."""
 
 import contextlib
 import gzip

@@ -41,7 +41,7 @@ SAMPLE = {
 
 @pytest.fixture(scope="module")
 def both(logs):
-    """The calls of a sample and of the recording, after a look at how the import went."""
+    """Return the calls of a sample and of the recording, after checking the import."""
 
     def calls(sample: str) -> tuple[pl.DataFrame, pl.DataFrame]:
         imported, recorded = (logs[number] for number in SAMPLE[sample])

@@ -1,4 +1,4 @@
-"""Calls whose outcome a log does not tell are counted in no rate."""
+"""Calls whose outcome a log does not state are not counted in any rate."""
 
 import json
 
@@ -13,7 +13,7 @@ OK, ERROR = {}, {"code": 2, "message": "internal_error"}
 
 
 def span(number, name, *, kind, library, status=OK, **attributes):
-    """A span of a call, in a document of its own."""
+    """Return a document with one span for a call."""
     values = [
         {"key": key.replace("__", "."), "value": {"stringValue": value}}
         for key, value in attributes.items()

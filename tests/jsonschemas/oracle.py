@@ -1,4 +1,4 @@
-"""Read test suites that validation is compared with, as `.ci/servers-oracle.sh` fetches them."""
+"""Read the test suites for validation that `.ci/servers-oracle.sh` fetches."""
 
 import json
 import os
@@ -10,9 +10,8 @@ import pytest
 
 
 def members(name: str, inside: str) -> dict[str, Any]:
-    """Return the JSON files of a source distribution whose path contains `inside`, by path.
-
-    Skips the module that calls this if there is no such file.
+    """Return the JSON files in a source distribution whose path contains `inside`, by path. Skips
+    the calling test module if there is no such file.
     """
     folder = os.environ.get("MCPTALLY_SERVERS")
     path = Path(folder or ".") / "oracle" / f"{name}.tar.gz"

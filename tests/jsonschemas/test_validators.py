@@ -57,7 +57,7 @@ def test_both_engines_agree_on_recorded_traffic():
 
 
 def _has_one_place(judgement: Any) -> bool:
-    """Return False for additionalProperties, which engines report at the object or the member."""
+    """Return False for additionalProperties, whose place differs between engines."""
     return "not allow" not in str(judgement[1])
 
 

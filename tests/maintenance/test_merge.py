@@ -69,7 +69,7 @@ def score_two(folder: Path) -> None:
 
 @pytest.fixture
 def two(scored_once: KeptFolder) -> Path:
-    """Two archives with stores `a` and `b`: a recording each, and two segments of a third."""
+    """Two archives with stores `a` and `b`: each has one recording and a segment of a third."""
     return scored_once.restore()
 
 

@@ -98,12 +98,12 @@ CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[
 
 MINUTES = 60 * 10**9
 PAUSES = {0: "retry", 10 * MINUTES: "retry", 10 * MINUTES + 1: None, -1: None}
-"""Nanoseconds from a failure to the same call again, and whether that is a retry."""
+"""Nanoseconds from a failure to the repeated call, and whether it is a retry."""
 
 
 @pytest.fixture(scope="module")
 def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[Any, Any]]]:
-    """By chain or pause: number of the first attempt of each call, and why it is one."""
+    """Return, by chain or pause, the first attempt of each call and the reason."""
     folder = tmp_path_factory.mktemp("chains")
     (folder / "archive").mkdir()
     for name, (said, _) in CHAINS.items():

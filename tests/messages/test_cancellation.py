@@ -1,4 +1,4 @@
-"""A cancellation and a time limit of the client mean the same on every transport."""
+"""A cancellation and a client's time limit have the same effect on every transport."""
 
 from pathlib import Path
 from typing import Any
@@ -18,20 +18,20 @@ FAILED = {"code": -32603, "message": "connect ECONNREFUSED"}
 
 
 def notified(reason: str, *replies: dict[str, Any]) -> list[dict[str, Any]]:
-    """A pipe on which the call is cancelled, and what the server sends afterwards."""
+    """Return a pipe on which the call is cancelled and the server then sends these messages."""
     params = {"requestId": 1, "reason": reason}
     cancel = c2s(2, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
     return [cancel, *(s2c(3, {"jsonrpc": "2.0", "id": 1, **reply}) for reply in replies)]
 
 
 def closed(after_ms: int, side: str = "client") -> list[dict[str, Any]]:
-    """An HTTP exchange that a side closes."""
+    """Return an HTTP exchange that one side closes."""
     end = event("http", 2, dir="c2s", phase="end", scope="x1", closed_by=side)
     return [{**end, "ts_ns": c2s(1, {})["ts_ns"] + after_ms * MS}]
 
 
 def refused(status: int = 404) -> dict[str, Any]:
-    """The head of a response."""
+    """Return the head of a response that refuses the request."""
     head = event("http", 2, dir="s2c", phase="response", scope="x1", status=status)
     return {**head, "ts_ns": c2s(1, {})["ts_ns"] + MS}
 

@@ -24,14 +24,14 @@ def archive(tmp_path_factory) -> Path:
 
 
 def sliced(path: Path, folder: Path, *, size: int) -> list[Events]:
-    """The slices of a file, with a limit of memory that has room for 200 lines."""
+    """Return the slices of a file with a memory limit for 200 lines."""
     slices = decode_slices([path], [path.name], Slicing(folder / "events", 400_000, size))
     assert slices.several
     return list(slices.events)
 
 
 def recordings(events: Events) -> set[str]:
-    """The recordings that have events in a slice."""
+    """Return the recordings that have events in a slice."""
     tables = [getattr(events, table) for table in FRAME_OF_EVENT.values()]
     return {name for table in tables for name in table["recording"]}
 

@@ -1,4 +1,4 @@
-"""What a call asks of the user or the client's model, and what it waits for that."""
+"""Requests for input from the user or the client's model, and the time a call waits for them."""
 
 import json
 import random
@@ -210,7 +210,7 @@ def test_elicitations_says_how_users_answer(store: Path) -> None:
 
 @pytest.mark.slow
 def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
-    """Lists without an element are written, wherever polars lets them begin."""
+    """Empty lists are written, whatever offsets polars gives them."""
     unknown = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": "Unknown tool"}}
     talk = [call(1), asks(1, city=FORM), again(2, city={}), text(2), call(3, "gone"), unknown]
     sides = [(c2s if "method" in each else s2c) for each in talk]
@@ -221,7 +221,7 @@ def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
 
 
 def served(calls: list[dict[str, Any]], asks: dict[int, str | None]) -> dict[str, str]:
-    """Each request of the server and the only open call of its task, exchange or session."""
+    """Map each request from the server to the only open call of its task, exchange or session."""
     found = {}
     for server in (each for each in calls if each["dir"] == "s2c"):
         task = asks[server["row"]]

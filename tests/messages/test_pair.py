@@ -10,7 +10,7 @@ from tests.transcripts import c2s, call, opened, s2c, write
 
 
 def slow_match(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
-    """Match by a stack per key: unclosed requests have no reply; the others are paired in order."""
+    """Match with a stack per key: unclosed requests get no reply, others are paired in order."""
     pairs = set()
     for key in set(keys):
         rows = [(i, r) for i, (k, r) in enumerate(zip(keys, replies, strict=True)) if k == key]

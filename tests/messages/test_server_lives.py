@@ -1,4 +1,4 @@
-"""How the life of a server went: its start, its end, and what it said last."""
+"""A server's lifecycle: its start, its end, and its last words."""
 
 from pathlib import Path
 from typing import Any
@@ -350,7 +350,7 @@ def test_servers_that_never_started_come_first_and_say_why(store: Path) -> None:
 def test_the_example_of_a_failed_start_does_not_depend_on_the_order_of_recordings(
     tmp_path: Path,
 ) -> None:
-    """Both recordings are of the same server, moment and failure."""
+    """Both recordings have the same server, time and failure."""
     events = events_of("a missing program")
     lives = [[{**each, "recording": name} for each in events] for name in ("r1", "r2")]
     examples = set()

@@ -1,4 +1,4 @@
-"""The call that started a task ends as the task did, whatever frames brought its end."""
+"""The call that started a task has the task's outcome, whichever frames report its end."""
 
 from pathlib import Path
 from typing import Any
@@ -164,7 +164,7 @@ BEGIN = {era: [("c2s", call(0)), ("s2c", {"result": STARTED[era], "id": 0})] for
 
 
 def events_of(frames: list[tuple[str, Any]], recording: str) -> list[dict[str, Any]]:
-    """The transcript of a pipe with these frames, which get the ids that they need."""
+    """Return the transcript of a pipe with these frames, and add the ids that they need."""
     events, number = [opened(recording)], 0
     for side, frame in frames:
         body = {"jsonrpc": "2.0", **frame}
@@ -180,7 +180,7 @@ def events_of(frames: list[tuple[str, Any]], recording: str) -> list[dict[str, A
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with a recording of each row of `ENDS`, and one more."""
+    """A store with a recording for each row of `ENDS`, and one more."""
     folder = tmp_path_factory.mktemp("tasks")
     events = [
         each

@@ -1,4 +1,4 @@
-"""Whether a listing of tools was received to its end."""
+"""Whether a complete listing of tools was received."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tests.transcripts import c2s, opened, s2c
 
 
 def listing(place: int, names: str, **result: Any) -> list[dict[str, Any]]:
-    """A request for a page of the listing, and the page."""
+    """Return a request for a page of the listing, and the page."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names.split()]
     request = {"jsonrpc": "2.0", "id": place, "method": "tools/list"}
     reply = {"jsonrpc": "2.0", "id": place, "result": {"tools": tools, **result}}

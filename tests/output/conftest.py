@@ -1,4 +1,4 @@
-"""The store of the tests of questions serves the tests of commands, too."""
+"""Makes the store of the question tests available to the tests of commands."""
 
 from tests.analytics.conftest import rows, store
 

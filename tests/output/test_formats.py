@@ -1,4 +1,4 @@
-"""The formats of rows, on answers and exports that are hard to write."""
+"""Row formats, for answers and exports that are hard to write."""
 
 import io
 import json

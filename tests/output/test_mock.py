@@ -1,4 +1,4 @@
-"""A recording as an MCP server: answers, their order, failures, and what it cannot answer."""
+"""`mcptally mock`: replies, their order, failures, and requests that it cannot answer."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ def store(archive: Path) -> Path:
 
 
 def talk(store: Path, conversation, **options):
-    """The result of a conversation with a mock server in this process."""
+    """Return the result of a conversation with a mock server in this process."""
     delays, mode = options.pop("delays", False), options.pop("mode", "auto")
 
     async def run():

@@ -67,7 +67,7 @@ def id_of(store, seq: int) -> str:
 
 
 def executed(source: str, server, monkeypatch, *arguments: str) -> int:
-    """The exit code of a script; its server is one in this process, or with None the recorded."""
+    """Return a script's exit code; None: it uses the recorded server, not one in this process."""
     namespace = {"__name__": "repro"}
     exec(compile(source, "repro.py", "exec"), namespace)  # noqa: S102
     if server is not None:

@@ -1,4 +1,4 @@
-"""Secrets of an archive recorded without redaction are in nothing that a command writes."""
+"""No command writes secrets from an archive that was recorded without redaction."""
 
 import asyncio
 import io
@@ -43,9 +43,9 @@ LEAKS = (
     *(SECRETS[name] for name in ("github", "aws", "anthropic", "slack", "jwt")),
     *("q8W3e5R7t9Y1u2I4o6P8a0S2d4F6", "Tr0ub4dor&Horse7", "s3cr3tPassw0rd"),
 )
-"""What must be seen nowhere."""
+"""The secrets, which must not appear anywhere."""
 MEMBER = "correct-horse-battery"
-"""A value that nothing but its name makes a secret: of a member, or of a word before it."""
+"""A value that is a secret only because of its name: a member's, or a word before it."""
 
 OURS = (
     *("call_id", "attempt_of", "definition", "first_definition", "definition_before", "before"),
@@ -53,12 +53,12 @@ OURS = (
     *("verdict", "reason", "fault", "retryable", "rule", "hidden_rule", "scenario", "closed_by"),
     *("attempt_why", "change", "phase", "task_status", "answered_by", "protocol_source"),
 )
-"""Columns with words or digests of our own, in which no recorded text stands."""
+"""Columns with mcptally's own words or digests, without recorded text."""
 _OURS = ("_state", "_source", "_classification", "_phase", "_kind", "_rule")
 
 
 def planted(value: str, name: str) -> str:
-    """The value of a column with secrets in it; JSON text stays JSON text."""
+    """Return a column's value with secrets inserted; JSON text stays JSON text."""
     if value.startswith("{"):
         return json.dumps(json.loads(value) | {"password": MEMBER, "planted": SECRETS})
     if value.startswith("["):
@@ -72,7 +72,7 @@ def planted(value: str, name: str) -> str:
 
 
 def recorded_texts(table: type) -> list[str]:
-    """Names of the columns that hold recorded text."""
+    """Return the names of the columns that contain recorded text."""
     kinds = (pl.String(), pl.List(pl.String()))
     return [
         name
@@ -138,14 +138,14 @@ def rewritten(source: Path, folder: Path, change: Callable[[type, pl.DataFrame],
 
 
 def leaks(data: bytes | str) -> set[str]:
-    """Secrets in an output, also where it writes characters in another way."""
+    """Return the secrets in an output, including escaped ones."""
     said = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
     forms = {said, said.replace(b"&amp;", b"&"), said.replace(b"\\u0026", b"&")}
     return {leak for leak in (*LEAKS, MEMBER) if any(leak.encode() in form for form in forms)}
 
 
 def run(capfdbinary, monkeypatch, *words) -> tuple[bytes, bytes]:
-    """What the command writes to stdout and stderr."""
+    """Return what the command writes to stdout and stderr."""
     monkeypatch.setattr(sys, "argv", ["mcptally", *map(str, words)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
@@ -171,7 +171,7 @@ MASKED = (
     "SELECT MAP {coalesce(tool, ''): {'a': [arguments]}} AS m, response::BLOB AS b FROM calls",
     "SELECT error_text::INTEGER FROM calls WHERE error_text IS NOT NULL",
 )
-"""Queries of secrets; the last one fails with some in its message."""
+"""Queries for secrets; the last one fails with secrets in its message."""
 
 
 @pytest.mark.slow

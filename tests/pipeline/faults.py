@@ -1,11 +1,11 @@
-"""Checks the state of a store after a command that changes it was killed.
+"""Checks the state of a store after a command was killed while changing it.
 
 python -m tests.pipeline.faults                 `score` and `merge`, before every step
 python -m tests.pipeline.faults --kill          the same, with a process that is killed each time
 
 A step is a change of a file, seen by an audit hook before it happens (PEP 578). A process that is
-killed before a step leaves the files as they are then. Without `--kill`, one run of the command
-copies its files before each step, which takes a fifth of the time.
+killed before a step leaves the files in that state. Without `--kill`, one run of the command copies
+its files before each step, which takes a fifth of the time.
 """
 
 import argparse
@@ -36,7 +36,7 @@ AFTER: Final = [TRACES / "time.jsonl", TRACES / "git.jsonl.zst"]
 CHANGES: Final = frozenset(
     {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
 )
-"""Audit events of changes; `open` for writing is one, too."""
+"""Audit events of changes, in addition to `open` for writing."""
 
 MOST: Final = 1000
 """A number above the steps of any command."""
@@ -149,7 +149,7 @@ SCENARIOS: Final = {
 
 
 def _place(path: object, fd: object) -> str:
-    """The absolute path that an audit event names."""
+    """Return the absolute path in an audit event."""
     if isinstance(path, int):
         return ""
     name = os.fsdecode(path) if isinstance(path, bytes | str | os.PathLike) else ""
@@ -160,7 +160,7 @@ def _place(path: object, fd: object) -> str:
 
 
 def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
-    """The paths that an audit event changes."""
+    """Return the paths that an audit event changes."""
     if event == "open":
         path, _, flags = arguments
         if isinstance(flags, int) and flags & _WRITES:
@@ -173,7 +173,7 @@ def _changed(event: str, arguments: tuple[Any, ...]) -> Iterator[str]:
 
 
 def _what(path: str) -> str:
-    """What a path in the folder of a scenario is."""
+    """Return what a path in a scenario's folder contains."""
     top, *rest = Path(path).parts
     name = rest[-1] if rest else ""
     if top != "store":
@@ -249,7 +249,7 @@ def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
 def _state(folder: Path) -> str:
     """A digest of the files in a folder: paths, times and contents.
 
-    Of a store's work folder only its existence counts: the next run removes it before it reads.
+    Of a store's work folder, only the existence counts: the next run removes it before it reads.
     """
     state = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
@@ -329,7 +329,7 @@ class Scene:
         return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
     def after_kill(self, step: int) -> str:
-        """Which store a kill at a step left; runs the command once more.
+        """Return which store a kill at a step left, and run the command once more.
 
         Raises:
             AssertionError: the store is neither the old one nor the new one, or the next run of
@@ -344,7 +344,7 @@ class Scene:
         return left
 
     def after_each_step(self, choose: Callable[[int], bool]) -> list[tuple[str, str]]:
-        """Kind and `after_kill` of each chosen step; equal files are checked once."""
+        """Return kind and `after_kill` of each chosen step; equal files are checked once."""
         checked: dict[str, str] = {}
         found = []
         for step, kind in self.copy_each_step(choose).items():
@@ -355,7 +355,7 @@ class Scene:
         return found
 
     def found(self) -> str:
-        """Which of the two stores is in the folder."""
+        """Return which of the two stores is in the folder."""
         now = tables(self.folder / "store")
         if (seen := in_plain_duckdb(self.folder / "store")) is not None:
             states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]

@@ -47,7 +47,7 @@ TABLES = {
 
 
 def render(store: mt.Store, name: str) -> str:
-    """The golden text of one sample trace."""
+    """Return the golden text of one sample trace."""
     parts = []
     for table, sql in TABLES.items():
         rows = store.sql(sql, params=[name])

@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Path:
-    """The stores of undisturbed runs: `before` files were added, and `after`."""
+    """The stores of undisturbed runs, `before` and `after` files were added."""
     folder = tmp_path_factory.mktemp("scored")
     mt.score(faults.BEFORE, out=folder / "before")
     mt.score(faults.AFTER, out=folder / "after")
@@ -66,7 +66,7 @@ PUBLISH = {
         "os.rename views",
     ),
 }
-"""Kinds of steps of every command that writes a store."""
+"""Kinds of steps that every command that writes a store has."""
 STEPS = {
     "score": PUBLISH,
     "merge": PUBLISH | {"os.link other store, work folder"},
@@ -94,7 +94,7 @@ def test_a_first_run_that_was_killed_says_what_to_do(tmp_path: Path):
 
 
 def test_a_damaged_merged_store_says_to_merge_again(tmp_path: Path, scored: Path):
-    """Its transcripts may be on another machine."""
+    """The transcripts may be on another machine."""
     mt.merge_stores([scored / "before"], out=tmp_path / "all")
     for path in (tmp_path / "all" / "calls").iterdir():
         path.unlink()
@@ -216,7 +216,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_store_as_it_was(tmp_path: Path, 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file whose reading fails")
 def test_a_file_that_cannot_be_read_is_a_finding_and_does_not_end_the_run(tmp_path: Path):
-    """Reading /proc/self/mem from its beginning is an input/output error."""
+    """Reading the beginning of /proc/self/mem gives an input/output error."""
     bad = tmp_path / "bad.jsonl"
     bad.symlink_to("/proc/self/mem")
     good = write(tmp_path / "good.jsonl", [opened(), c2s(1, call(1)), s2c(2, text(1))])
@@ -256,7 +256,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 def part(store: Path, folder: str, number: int) -> Path:
-    """The file of a part in a folder of a store."""
+    """Return the file of a part in a store's folder."""
     return next((store / folder).glob(f"{number:06d}-*.parquet"))
 
 
@@ -265,7 +265,7 @@ def _cut(path: Path) -> None:
 
 
 def _flip(path: Path) -> None:
-    """Change bytes in every page; length and end stay."""
+    """Change bytes in every page, but not the length and the end."""
     data = bytearray(path.read_bytes())
     for place in range(50, len(data) * 3 // 4, 37):
         data[place] ^= 0xFF

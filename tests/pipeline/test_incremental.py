@@ -34,7 +34,7 @@ pytestmark = pytest.mark.slow
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, every column, rows sorted."""
+    """Return every table of a store with all columns and sorted rows."""
     found = {}
     for table in TABLES:
         frame = pl.read_parquet(store / table.name / "*.parquet")
@@ -53,7 +53,7 @@ def assert_same(these: dict[str, pl.DataFrame], others: dict[str, pl.DataFrame])
 
 
 def assert_as_full_run(store: Path, files: Iterable[Path], folder: Path, **how: Any) -> None:
-    """Assert that a store equals one of a full run over the same files."""
+    """Assert that a store equals that of a full run over the same files."""
     anew = folder / "anew"
     shutil.rmtree(anew, ignore_errors=True)
     mt.score(list(files), out=anew, **how)
@@ -95,7 +95,7 @@ MINUTE = 60 * 10**9
 
 
 def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
-    """A call of the server's own validation of other arguments."""
+    """Return a call to the server's own validation."""
     params = {"name": "validate", "arguments": {"tool": tool, "arguments": given}}
     return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
 
@@ -103,8 +103,8 @@ def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
 def recording(name: str, seed: int) -> list[dict[str, Any]]:
     """A random recording of one of two servers: it may list tools, fail, or validate arguments.
 
-    Calls of other recordings depend on it: which definition was in force, whether everything failed
-    at that time, what form results usually have, which arguments are rare.
+    The verdicts on calls in other recordings depend on it: on the definition in force, on an outage
+    at that time, on the usual form of results, on rare arguments.
     """
     chance = random.Random(seed)
     server = chance.choice(["demo", "other"])
@@ -159,7 +159,7 @@ OPS = st.lists(
 
 
 def arrive(folder: Path, ops: list[tuple[str, int, int]]) -> Iterator[list[Path]]:
-    """The files of the archive after each operation."""
+    """Yield the files of the archive after each operation."""
     for what, place, seed in ops:
         path = folder / f"{place}.jsonl"
         if what == "put" or not path.exists():
@@ -295,7 +295,7 @@ OUTAGE = "everything failed at that time"
 
 
 class Rescored(NamedTuple):
-    """What became of the calls of a case when its later recording came and when it went."""
+    """The calls of a case after its later recording was added, and after it was removed."""
 
     before: list[Any]
     during: list[Any]
@@ -306,7 +306,7 @@ class Rescored(NamedTuple):
 
 
 def rescored(folder: Path, names: Sequence[str]) -> dict[str, Rescored]:
-    """The cases of these names, each with a server of its own, in one archive."""
+    """Return the results of these cases, each with its own server, from one archive."""
     write(folder / "bystander.jsonl", [opened("r", server="another")])
     for number, name in enumerate(names):
         events = recording_of(f"r{number}", *DEPENDS[name][0], server=f"s{number}")
@@ -336,7 +336,7 @@ def rescored(folder: Path, names: Sequence[str]) -> dict[str, Rescored]:
 
 @pytest.fixture(scope="module")
 def depending(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rescored]:
-    """All cases; an outage is one of all servers, so that case has an archive of its own."""
+    """All cases. An outage affects all servers, so that case has its own archive."""
     others = [name for name in DEPENDS if name != OUTAGE]
     return {
         **rescored(tmp_path_factory.mktemp("outage"), [OUTAGE]),
@@ -378,7 +378,7 @@ def values(store: Path, recording: str, column: str) -> list[Any]:
 
 
 def test_recordings_that_are_still_written_are_scored_as_far_as_they_go(tmp_path: Path):
-    """A transcript grows, also to the middle of a line, and then a second segment begins."""
+    """A transcript grows, even by part of a line, and then a second segment begins."""
     (tmp_path / "still.jsonl").write_bytes((TRACES / "time.jsonl").read_bytes()[:20_000])
     grows = tmp_path / "grows.jsonl"
     lines = lines_of(TRACES / "sqlite.jsonl.zst")
@@ -471,7 +471,7 @@ def test_a_file_with_the_same_bytes_and_other_times_is_reused(scored: Path):
 
 
 def test_files_with_other_bytes_another_name_or_a_compression_are_scored_again(tmp_path: Path):
-    """The changed bytes keep the size. A removed file's rows go, and the others are reused."""
+    """The file with changed bytes keeps its size. Only rows of removed files are removed."""
     names = ("stays", "changes", "moves", "shrinks", "goes")
     for name in names:
         talk = [opened(name, server=name), c2s(1, call(1), name), s2c(2, text(1), name)]

@@ -1,4 +1,4 @@
-"""Counts of what scoring a small partition costs: they do not vary between runs.
+"""Counts the operations for scoring a small partition, which do not vary between runs.
 
 A query on a small frame takes 0.02 to 0.2 ms whatever it does, and compiling a pattern up to 17 ms.
 """
@@ -17,7 +17,7 @@ from mcptally.verdict import error_template
 from tests.corpus import SAMPLES
 
 MOST: Final = 364
-"""Lower it after a change that needs fewer."""
+"""The limits. Lower a limit after a change that needs fewer operations."""
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 CUT = 1_000_000
-"""A limit that makes three partitions of the sample traces."""
+"""A limit that divides the sample traces into three partitions."""
 
 
 def tables(store: Path) -> dict[str, pl.DataFrame]:
@@ -64,7 +64,7 @@ def scattered(folder: Path, files: list[Path], *, parts: int) -> list[Path]:
 
 
 def one_file(folder: Path) -> Path:
-    """The sample traces one after the other in one file, without lines that are no events."""
+    """The sample traces joined in one file, without lines that are not events."""
     folder.mkdir()
     path = folder / "all.jsonl"
     lines = (line for path in FILES for line in lines_of(path))
@@ -112,7 +112,7 @@ def test_parts_of_a_file_are_scored_together_if_another_file_continues_one(tmp_p
 
 
 def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame]:
-    """The tables of the sample traces as one partition; all but those of the whole archive."""
+    """The tables of the sample traces as one partition, except tables about the whole archive."""
     (work / SUMMARIES).mkdir(parents=True)
     worker = PartitionWorker(work)
     worker.configure(FinishSettings(ScoringRules.of(), payloads=True))

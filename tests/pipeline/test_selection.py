@@ -1,4 +1,4 @@
-"""Scoring a part of an archive: what is kept, what is left out, and what the summary says of it."""
+"""Scoring a part of an archive: kept rows, left-out rows, and the summary."""
 
 import datetime
 import shutil
@@ -31,7 +31,7 @@ def at(hours: float) -> dict[str, int]:
 def recording(
     name: str, server: str, calls: list[tuple[float, str]], *, segment: int = 0, first: int = 0
 ) -> Iterator[dict[str, Any]]:
-    """The events of a segment: calls at these hours of these tools."""
+    """Return the events of a segment with calls to these tools at these hours."""
     yield opened(name, server=server, segment=segment) | {"seq": first} | at(calls[0][0])
     for number, (hours, tool) in enumerate(calls):
         seq = first + 1 + 2 * number

@@ -3,7 +3,7 @@
     python -m tests.protocol.generate_message_schemas
 
 The file has the JSON Schemas of MCP's messages. `score` reads it because importing `mcp_types`
-takes half a second. test_message_schemas.py fails if the installed package gives another file.
+takes half a second. test_message_schemas.py fails if the installed package gives a different file.
 The schemas differ from those of the package:
 
 - An optional member must not be null (pydantic's `| None`), as in the official schemas.
@@ -64,7 +64,7 @@ RULED_ELSEWHERE: Final = {
 
 
 def schemas() -> dict[str, Any]:
-    """Per era the `$defs`, and per kind and method the name of the definition among them."""
+    """Return the `$defs` per era, and the definition's name per kind and method."""
     import mcp_types
     from mcp_types import methods
     from pydantic import TypeAdapter
@@ -108,7 +108,7 @@ def schemas() -> dict[str, Any]:
 
 
 def simplified(schema: Any) -> Any:
-    """A schema without descriptions, and without null as a value of optional members."""
+    """Return a schema without descriptions, in which optional members must not be null."""
 
     def simplify(node: dict[str, Any]) -> dict[str, Any]:
         out = {key: v for key, v in node.items() if key not in {"title", "description", "default"}}

@@ -1,4 +1,4 @@
-"""Every rule that makes findings agrees with its own examples, through the whole pipeline."""
+"""Every rule for findings agrees with its examples, which run through the whole pipeline."""
 
 import re
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def test_a_finding_of_an_unknown_rule_is_an_error() -> None:
 
 
 GROUPS_IN_CODE = ("archive", "transcript", "protocol", "pairing", "schema", "definition", "leak")
-"""Groups of rule ids that are written in code; others are read from their rows."""
+"""Groups of rules whose ids are in the code; ids of other groups are read from rule files."""
 
 
 def _ids_in_code() -> Iterator[str]:

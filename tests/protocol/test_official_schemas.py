@@ -1,4 +1,4 @@
-"""Payloads are accepted and rejected as by the official schemas."""
+"""The official schemas accept and reject the same payloads."""
 
 import json
 import re
@@ -81,7 +81,7 @@ def test_our_schemas_and_the_official_ones_accept_the_same_payloads(era: str):
 
 
 def _talk(revision: str, definitions: dict[str, Any]) -> tuple[Conversation, dict[int, str]]:
-    """Broken calls and results of tools in one conversation, and per id the expected rule."""
+    """Return a conversation with broken calls and results, and the expected rule per id."""
     talk = Conversation("mutants", server="s")
     modern = revision == MODERN
     talk.event("open", transport="stdio", server="s", command=["x"], segment=0)

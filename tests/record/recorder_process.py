@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 PYTHON = [sys.executable, "-I", "-B"]
-"""-B: with a limit on file sizes Python would write truncated bytecode, which later runs import."""
+"""-B: with a limit on file sizes, Python would write truncated bytecode, which later runs
+import."""
 TIMEOUT_SECONDS = 60.0
 """Seconds after which a test stops waiting for a process; only a failing test waits this long."""
 
@@ -47,7 +48,7 @@ def segments(out):
 
 
 def events(out, *, ended=True):
-    """All events in the folder `out`, in the order of their files.
+    """Return all events in the folder `out`, in the order of their files.
 
     With `ended` false the recording may still run, so an incomplete last line is ignored.
     """
@@ -60,7 +61,7 @@ def events(out, *, ended=True):
 
 
 def of(found, *kinds, **fields):
-    """The events of the given kinds whose fields have the given values."""
+    """Return the events of the given kinds whose fields have the given values."""
     return [
         event
         for event in found
@@ -124,7 +125,7 @@ class RecordedServer(contextlib.AbstractContextManager):
         return out, err, self.process.wait(TIMEOUT_SECONDS)
 
     def end_with_noise(self):
-        """As `end`, without the message that a peer sends bytes that are not lines of JSON."""
+        """Do the same as `end`, without the message about bytes that are not lines of JSON."""
         out, err, code = self.end()
         noise = rb"mcptally: the (client|server) sends bytes that are not lines of JSON.*\n"
         return out, re.sub(noise, b"", err), code
@@ -164,7 +165,7 @@ def writer_of(pid):
 
 
 def alive(pid):
-    """Whether a process runs and is not a zombie."""
+    """Return whether a process runs and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
     except OSError:

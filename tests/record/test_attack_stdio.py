@@ -1,4 +1,4 @@
-"""The recorder with hostile clocks, names, limits of descriptors and endless output."""
+"""The stdio recorder with odd clocks, hostile names, few descriptors and endless output."""
 
 import json
 import subprocess

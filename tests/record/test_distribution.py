@@ -22,7 +22,7 @@ ECHO = [sys.executable, "-c", "import sys; [print(line, end='', flush=True) for 
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory):
-    """A folder with the files of the wheel, in which packages that it does without are broken."""
+    """A folder with the wheel's files, in which packages that it does not need are broken."""
 
     def build(folder):
         (wheel,) = WheelBuilder(str(RECORDER)).build(

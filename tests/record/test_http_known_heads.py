@@ -1,4 +1,4 @@
-"""Heads that need no parser: which they are, and how the parsers take over an exchange."""
+"""Known heads, which are not parsed again, and how the parsers take over an exchange."""
 
 import h11
 import pytest

@@ -1,4 +1,4 @@
-"""The relay passes on everything, however slowly the client reads."""
+"""The relay forwards everything, however slowly the client reads."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ OUTPUT = bytes(range(256)) * 1000
 
 
 def ended_pipe(data: bytes) -> int:
-    """The reading end of a pipe with `data` whose writer has closed it."""
+    """Return the reading end of a pipe that contains `data` and is closed by its writer."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 20)
     os.write(writer, data)

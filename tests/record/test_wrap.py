@@ -104,7 +104,7 @@ def config(tmp_path):
 
 
 def servers(text):
-    """The commands of all servers with their arguments, by name."""
+    """Return the command and arguments of every server, by name."""
     found = {}
     for node in parse(text).walk():
         for name, member in node.members or ():

@@ -45,7 +45,7 @@ def archive(folder, *, policy="none", **limits):
 
 
 def is_complete(found):
-    """Whether gaps account for all holes in `seq`, times ascend, and `close` has the counts."""
+    """Return whether gaps cover all missing `seq`, times ascend, and `close` has the counts."""
     seqs = [event["seq"] for event in found]
     missing = set(range(max(seqs) + 1)) - set(seqs)
     assert seqs == sorted(set(seqs))

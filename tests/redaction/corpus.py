@@ -181,7 +181,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "letters": lambda: of(LOWER + UPPER, 14),
     "PIN": lambda: of(DIGIT, 6),
 }
-"""Kinds of secrets without a form: they are recognised only by the name next to them."""
+"""Kinds of secrets without a form, which are recognised only by the name next to them."""
 
 NAMES = [
     "password", "Password", "PASSWORD", "passwd", "pwd", "db_password", "dbPassword",
@@ -369,7 +369,7 @@ def parts(secret: str) -> list[str]:
 
 
 def left(clean: bytes, secret: str) -> bool:
-    """Whether a part is still there, in any encoding."""
+    """Return whether the part is still in the text, in any encoding."""
     text = clean.decode(errors="replace")
     for _ in range(4):
         for part in parts(secret):
@@ -385,7 +385,7 @@ Counts = dict[str, Counter[str]]
 
 
 def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tuple[Counts, Counts]:
-    """Counts of tokens found and missed, by kind and by place."""
+    """Count the tokens found and missed, by kind and by place."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     for _ in range(rounds):
@@ -399,7 +399,7 @@ def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tu
 
 
 def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
-    """Counts of secrets without a form found and missed, by kind, place and name."""
+    """Count the secrets without a form that are found and missed, by kind, place and name."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     names: Counts = defaultdict(Counter)
@@ -416,7 +416,7 @@ def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
 
 
 def look_alikes(hide: Policy, rounds: int) -> Counts:
-    """Counts of values that are not secrets, replaced or not: in results, arguments, stderr."""
+    """Count the harmless values that are replaced or kept: in results, arguments and stderr."""
     found: Counts = defaultdict(Counter)
     for _ in range(rounds):
         for kind, make in LOOK_ALIKES.items():
@@ -442,7 +442,7 @@ PUBLIC_PLACES: dict[str, Callable[[str, str], bytes]] = {
 
 
 def hidden(hide: Policy, name: str, value: str) -> Iterator[bool]:
-    """Whether the value is replaced, in each place that suits the name."""
+    """Return whether the value is replaced, for each place that suits the name."""
     for place, put in PUBLIC_PLACES.items():
         if name.isupper() or place in {"argument", "JSON in text"}:
             yield left(hide.json(put(name, value))[0], value) is False
@@ -465,7 +465,7 @@ def public(hide: Policy, sources: dict[str, public_names.Source], rounds: int) -
 
 
 def commands(hide: Policy, rounds: int) -> Counts:
-    """The same counts for commands with a secret, and for false positives of other scanners."""
+    """Count the same for commands with a secret, and for false positives of other scanners."""
     row: Counter[str] = Counter()
     for _ in range(rounds):
         for line in public_names.COMMANDS:
@@ -480,7 +480,7 @@ def commands(hide: Policy, rounds: int) -> Counts:
 
 
 def source_code(hide: Policy, folder: Path) -> Counter[str]:
-    """Lines that are `kept` and `changed` in every fifth Python file of a folder."""
+    """Count the lines `kept` and `changed` in every fifth Python file of a folder."""
     lines: Counter[str] = Counter()
     for path in sorted(folder.rglob("*.py"))[::5]:
         place = path.relative_to(folder).as_posix()

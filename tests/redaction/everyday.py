@@ -1,7 +1,7 @@
-"""Everyday texts with secrets, and texts that look similar and have none.
+"""Everyday texts with secrets, and similar texts without secrets.
 
-They were written from what commands, logs, chats and APIs print, not from the rules. In a text with
-a secret, the secret stands between `«` and `»`.
+They were written from what commands, logs, chats and APIs print, not from the rules. `«` and `»`
+enclose the secret in a text.
 """
 
 import base64

@@ -1,6 +1,6 @@
-"""Names of settings and arguments that other people chose, with what they hold.
+"""Names of settings and arguments that other people chose, with their values.
 
-They are facts from public files, which are named; no file is copied. Values of secrets are made up
+The names come from public files, which are cited; no file is copied. Values of secrets are made up
 when the corpus runs; the values of plain names are those of the files or of their documentation.
 `KEPT` sources were read after the rules were written and did not change them.
 """
@@ -170,7 +170,7 @@ COMMANDS: Final[tuple[str, ...]] = (
     "docker login -u jo -p {} registry.example",
     "machine api.example login jo password {}",
 )  # fmt: skip
-"""Commands of manuals and of the tests of gitleaks; `{}` is the secret."""
+"""Commands from manuals and from gitleaks' tests; `{}` is the secret."""
 
 HARMLESS_LINES: Final[tuple[str, ...]] = (
     "curl -i -u 'test:test'",

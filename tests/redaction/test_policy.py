@@ -1,4 +1,4 @@
-"""What a policy replaces, what it leaves unchanged, and that JSON keeps its structure."""
+"""Policies: replaced values, unchanged values, and the structure of JSON."""
 
 import json
 import random
@@ -242,7 +242,7 @@ _JSON = st.recursive(
 
 
 def shape(value):
-    """The structure of a value: strings are replaced by their type, keys are dropped."""
+    """Return the structure of a value, with types in place of strings and without keys."""
     if isinstance(value, dict):
         return [shape(v) for v in value.values()]
     if isinstance(value, list):

@@ -23,7 +23,7 @@ def without_the_second_engine(monkeypatch):
 
 
 def everywhere(texts, data):
-    """Every occurrence of every text, found with one regular expression per text."""
+    """Return every occurrence of every text, found with one regular expression per text."""
     found = [
         (match.start(), rank)
         for rank, text in enumerate(texts)
@@ -34,7 +34,7 @@ def everywhere(texts, data):
 
 
 def filled(pieces, seed):
-    """The pieces with random text between them, padded to the size of a large frame."""
+    """Return the pieces with random text between them, padded to the size of a large frame."""
     rng = random.Random(seed)
     out = b""
     for piece in pieces:

@@ -16,7 +16,7 @@ def tool_list(description="Say it again"):
 
 
 def recording(name, results, *, server="demo", description="Say it again"):
-    """A recording of calls to `echo`: each result is (text, whether it is an error)."""
+    """Return a recording of calls to `echo`, with each result as (text, is_error)."""
     events = [opened(name, server=server), *tool_list(description)]
     for number, (words, is_error) in enumerate(results):
         seq = 3 + 2 * number
@@ -36,7 +36,7 @@ UNKNOWN_TOPIC = ("No topic called 'x' was subscribed to", True)
 
 
 def archive(folder: Path, *more):
-    """A folder with a recording `a` of two groups of errors and results; `more` are recordings."""
+    """Write a recording `a` with two groups of errors and results, and the recordings `more`."""
     folder.mkdir(exist_ok=True)
     first = recording("a", [*map(full, range(5)), *[UNKNOWN_TOPIC] * 2, *[OK] * 6])
     for events in (first, *more):
@@ -55,13 +55,13 @@ def session(store, path=None, who="ann", **about):
 
 
 def verdicts(store):
-    """Recording and position of each call → verdict, fault, rule."""
+    """Map each call's recording and position to verdict, fault and rule."""
     rows = store.sql("SELECT recording, seq, outcome, verdict, fault, rule FROM calls").fetchall()
     return {(recording, (seq - 3) // 2): tuple(rest) for recording, seq, *rest in rows if seq > 2}
 
 
 def blind(folder: Path):
-    """The archive, whose largest group `zoe` answered, and its store with the answer applied."""
+    """An archive whose largest group `zoe` answered, and its store with the answer applied."""
     store = scored(folder)
     first = session(store, who="zoe")
     [item] = first.next_items()

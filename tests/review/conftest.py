@@ -1,4 +1,4 @@
-"""A store that a second reviewer gets, for the terminal and the browser."""
+"""A store for a second reviewer, in the terminal and in the browser."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Answers replace verdicts while an archive is scored, and reach no further than they should."""
+"""Answers replace verdicts while an archive is scored, and only those in their scope."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def again(folder):
 def applied(tmp_path_factory):
     """A store whose servers were reviewed in different ways, then scored with later recordings.
 
-    The answer about `demo` is one about a group.
+    The answer about `demo` applies to a group.
     """
     folder = tmp_path_factory.mktemp("applied")
     servers = {"one": [full(n) for n in range(3)], "not": [full(1), OK, OK], "hidden": [OK] * 3}

@@ -1,4 +1,4 @@
-"""`mcptally review` asks on a terminal, from stdin, or a program, and prints what answers give."""
+"""`mcptally review` gets answers from a terminal, stdin or a program, and prints rates."""
 
 import io
 import json

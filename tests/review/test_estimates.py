@@ -1,4 +1,4 @@
-"""Rates come from complete samples alone, and gates, comparisons and `evaluate` use them."""
+"""Only complete samples give rates, which gates, comparisons and `evaluate` use."""
 
 import math
 
@@ -20,7 +20,7 @@ from tests.transcripts import write
 pytestmark = pytest.mark.slow
 
 TRUTH = {"tool_failure": "tool", "other_error": "tool", "ok": "not_an_error"}
-"""The quota is the tool's own, whatever our verdict says."""
+"""The true faults: the quota is the tool's own, whatever the verdict says."""
 
 
 MORE = recording("b", [*[OK] * 90, *map(full, range(9)), UNKNOWN_TOPIC])

@@ -1,4 +1,4 @@
-"""A review shows the largest doubtful groups first, keeps answers, and can stop and go on."""
+"""A review shows the largest doubtful groups first, keeps answers, and can be continued."""
 
 import json
 import shutil

@@ -11,7 +11,7 @@ ORACLES: Final = Path(__file__).parent / "oracles"
 
 
 def lines(name: str) -> list[str]:
-    """The lines of `NAME.jsonl`, which may be compressed."""
+    """Return the lines of `NAME.jsonl`, which may be compressed."""
     packed = ORACLES / f"{name}.jsonl.zst"
     if packed.exists():
         data = zstandard.ZstdDecompressor().stream_reader(packed.read_bytes()).read()
@@ -21,5 +21,5 @@ def lines(name: str) -> list[str]:
 
 
 def cases(name: str) -> list[Any]:
-    """The cases of a file as parameters of a test."""
+    """Return the cases in a file as parameters of a test."""
     return [pytest.param(case, id=case["id"]) for case in map(json.loads, lines(name))]

@@ -1,6 +1,5 @@
-"""Where JavaScript reads text, numbers and truth otherwise than Python and polars do.
-
-Each expectation is what Node 20 answers; docs/reference/seed-documents.md lists the differences.
+"""Texts, numbers and truth values that JavaScript treats differently from Python and polars. Each
+expected value comes from Node 20.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""A small MCP server over the working folder, for what documentation records.
+"""A small MCP server for the working folder, which the documentation's commands record.
 
     python files_server.py [ANYTHING...]
 
-In tests it answers where a page says `npx -y some-server` or `uvx some-server`.
+In tests, `npx -y some-server` and `uvx some-server` start this server.
 """
 
 from pathlib import Path

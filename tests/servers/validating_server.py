@@ -1,10 +1,7 @@
-"""A small MCP server with a `validate` tool that lies now and then, and says when it does.
-
-Its files are a dictionary, so that nothing outside it changes. `validate` looks at paths as the
-protocol asks; but a path with the word `liar` it calls valid although reading fails, one with
-`coward` invalid although reading works, and one with `mute` invalid without a reason.
-
-    python validating_server.py
+"""A small MCP server whose `validate` tool is wrong for certain paths. Its files are a dictionary,
+so nothing outside the process changes. `validate` reports a path with the word `liar` as valid
+although reading it fails, a path with `coward` as invalid although reading it works, and a path
+with `mute` as invalid without a reason.
 """
 
 import json

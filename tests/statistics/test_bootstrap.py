@@ -1,4 +1,4 @@
-"""Intervals of quantiles depend on values and sessions, and not on the order of calls."""
+"""Intervals of quantiles depend on values and sessions, not on the order of calls."""
 
 import numpy as np
 import pytest

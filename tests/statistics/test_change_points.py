@@ -53,7 +53,7 @@ def test_the_simulation_of_the_documentation_runs_on_the_current_sql():
 
 
 def series_of(data):
-    """A series of the simulated calls to one tool."""
+    """Return the series of simulated calls to one tool."""
     data = data.sort("second")
     return change_points.Series(
         data["second"].to_numpy(),

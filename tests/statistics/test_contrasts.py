@@ -1,4 +1,4 @@
-"""Facts that separate failing calls from working ones, in simulated tools."""
+"""Facts that separate failing calls to simulated tools from working ones."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ def test_an_interval_contains_its_rate_in_spite_of_rounding(rate):
 
 
 def of_equal_sessions(hits, size, sessions, *pooled):
-    """The interval of a rate whose sessions have the same numbers of calls and hits."""
+    """Return the interval of a rate for sessions with equal numbers of calls and hits."""
     n, y = size * sessions, hits * sessions
     mixed = sessions * hits * (size - hits) / size
     sums = (n, y, n * size, y * hits, n * hits, mixed, sessions, sessions if 0 < hits < size else 0)

@@ -1,4 +1,4 @@
-"""`store.json` is written and read, with many files of an archive or none."""
+"""`store.json` is written and read for archives with many files and without files."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from mcptally.tables.all_tables import TABLES
 
 
 def store_with(folder: Path, sources: list[SourceFile]) -> Path:
-    """A store of empty files, whose archive has these files."""
+    """Make a store with empty files, whose archive has these files."""
     parts = {f"{table.name}/000000-a.parquet": {"bytes": 0} for table in TABLES}
     for name in parts:
         (folder / name).parent.mkdir()

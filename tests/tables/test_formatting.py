@@ -7,7 +7,7 @@ ROWS = pl.DataFrame({"text": ["a", None, "c{}"], "number": [1, 2, 3], "share": [
 
 
 def in_chunks(column: pl.Series, *lengths: int) -> pl.Series:
-    """The column in chunks of these lengths; empty ones are what a filter leaves of a chunk."""
+    """Return the column in chunks of these lengths; a filter can leave empty chunks."""
     parts, kept, start = [], [], 0
     for length in lengths:
         parts.append(column.slice(start, length) if length else column.head(1))

@@ -1,4 +1,4 @@
-"""Queries of several operations do what the operations do one after the other."""
+"""A query with several operations gives the same result as the operations one by one."""
 
 import polars as pl
 

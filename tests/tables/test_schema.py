@@ -1,4 +1,4 @@
-"""Every declared column is filled by something real."""
+"""Recorded traffic fills every declared column."""
 
 import polars as pl
 import pytest
@@ -30,7 +30,7 @@ EMPTY = {
         "model": "only imported calls have one",
     },
 }
-"""Columns that recorded traffic need not fill, and why."""
+"""Columns that recorded traffic does not fill, and the reason."""
 
 
 @pytest.mark.slow

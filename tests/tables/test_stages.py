@@ -1,4 +1,4 @@
-"""Frames that stages hand to each other have exactly the columns of their declared tables."""
+"""Frames passed between stages have exactly the columns of their declared tables."""
 
 import polars as pl
 import pytest

@@ -1,4 +1,4 @@
-"""`check` reports every kind of damage to an archive, and nothing about a whole one."""
+"""`check` reports every kind of damage to an archive, and nothing for a complete archive."""
 
 import fcntl
 import gzip

@@ -1,4 +1,4 @@
-"""Texts that do not fit their struct are decoded member by member, whatever is beside them."""
+"""Objects that do not fit their struct are decoded member by member."""
 
 from msgspec import Raw
 

@@ -1,4 +1,4 @@
-"""Reading single calls from transcripts: frames, the stderr around them, and what is missing."""
+"""Reading one call from transcripts: its frames, the stderr around them, missing lines."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def stderr(seq: int, words: str, recording: str = "r1"):
 def read(
     folder: Path, events, *, ask=(1, 1), reply=(2, 2), batch_index=0, most=1 << 20, name="t.jsonl"
 ):
-    """The call whose request and reply are on these lines (line and seq)."""
+    """Read the call whose request and reply are on these lines (line and seq)."""
     path = write(folder / name, events)
     positions = [end and Position(str(path), *end, batch_index) for end in (ask, reply)]
     (found,) = read_calls([CallPosition("r1", *positions)], most_bytes=most, folder=Path())

@@ -1,4 +1,4 @@
-"""`redact` replaces in existing recordings what the recorder would have replaced."""
+"""`redact` replaces the same secrets in existing recordings as the recorder does."""
 
 import base64
 import gzip

@@ -18,7 +18,7 @@ recordings = st.lists(st.integers(0, 30), min_size=1, max_size=60).map(
 
 
 def written(path: Path, names: list[str]) -> Path:
-    """A transcript with a line of each of these recordings."""
+    """Write a transcript with one line of each of these recordings."""
     lines = [event("stderr", seq, name, text="x" * seq) for seq, name in enumerate(names)]
     return write(path, lines)
 

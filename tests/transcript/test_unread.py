@@ -1,4 +1,4 @@
-"""What share of an archive could not be read, and what commands say about it."""
+"""The unread share of an archive, and the commands' messages about it."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ def tally_of(path: Path) -> ReadTally:
 
 
 def packed(path: Path, *, kept: float) -> Path:
-    """The first part of a zstd file of random lines, which is as large as what it holds."""
+    """Return the first part of a zstd file with random lines, which compression does not shrink."""
     lines = random.Random(1).randbytes(600_000).hex().encode()
     data = zstandard.ZstdCompressor().compress(b"\n".join([lines[:900]] * 2 + [lines[900:1800]]))
     path.write_bytes(data[: round(len(data) * kept)])

@@ -26,7 +26,7 @@ KEYWORDS = re.compile(r"(?m)^keywords = \[(?:\n(?:  .*\n)*\]|.*\])\n")
 
 
 def derived(pattern: str) -> tuple[str, ...]:
-    """The keywords of a pattern; none if one of its branches has none."""
+    """Return the keywords of a pattern; none if one of its branches has none."""
     words: set[str] = set()
     for branch in required(pattern) or ():
         words |= max(branch, key=lambda each: min(len(word.encode()) for word in each))
@@ -35,7 +35,7 @@ def derived(pattern: str) -> tuple[str, ...]:
 
 
 def of_matches(rule: TextRule) -> tuple[tuple[str, ...], ...]:
-    """The keywords of the patterns of a rule, without those of its class of words."""
+    """Return the keywords of a rule's patterns, without those of its class of words."""
     keywords = tuple(map(derived, rule.matches))
     return keywords if any(keywords) else ()
 
@@ -50,7 +50,7 @@ def in_toml(keywords: tuple[tuple[str, ...], ...]) -> str:
 
 
 def with_keywords(text: str, kind: type[TextRule]) -> str:
-    """The text of a file with rules of this kind, with their keywords."""
+    """Return the text of a rule file with the rules' keywords."""
     text = KEYWORDS.sub("", text)
     rules = {rule.id: rule for rule in parse(kind, tomllib.loads(text), where="rules")}
 
@@ -62,7 +62,7 @@ def with_keywords(text: str, kind: type[TextRule]) -> str:
 
 
 def languages_with_keywords(text: str) -> str:
-    """The text of languages.toml with the keywords of its words."""
+    """Return the text of languages.toml with the keywords of its words."""
     bare = re.sub(r"(?m)^\[\w+\.keywords\]\n(?:\w+ = .*\n)*\n?", "", text)
 
     def section(match: re.Match[str]) -> str:

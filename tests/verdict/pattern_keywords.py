@@ -148,7 +148,7 @@ class _Parser:
         )
 
     def _skip_class(self) -> None:
-        """Move past a character class, which may hold other classes."""
+        """Move past a character class, which may contain other classes."""
         if self._peek() == "^":
             self.at += 1
         if self._peek() == "]":
@@ -162,7 +162,7 @@ class _Parser:
         self.at += 1
 
     def _quantifier(self) -> tuple[int, int]:
-        """Return the least and most repetitions of the last piece; most is 2 for more than one."""
+        """Return the minimum and maximum repetitions of the last piece; 2: no maximum."""
         least = most = 1
         while (char := self._peek()) and char in "?*+{":
             begin = self.at + 1

@@ -13,7 +13,7 @@ FRAME = {"outcome": pl.String, "error_text": pl.String, "error_code": pl.Int64}
 
 
 def judged(*calls: dict[str, object]) -> list[tuple[str, str]]:
-    """Verdict and reason of each call; judging many takes hardly longer than judging one."""
+    """Return verdict and reason of each call; judging many takes hardly longer than one."""
     rows = [{"outcome": "tool_error", **call} for call in calls]
     return judge(pl.DataFrame(rows, infer_schema_length=None)).select("verdict", "reason").rows()
 

@@ -16,7 +16,7 @@ TOML = sorted(path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.to
 
 
 def by_name(files: dict[str, CompiledFile]):
-    """A replacement of `compiled_files` with files by their path in the package."""
+    """Return a replacement for `compiled_files` with these files, by path in the package."""
     return lambda folder: {
         Path(name).name: file for name, file in files.items() if Path(name).parent.name == folder
     }

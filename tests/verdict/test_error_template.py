@@ -1,4 +1,4 @@
-"""Templates of error texts: the message, without what surrounds it and what varies."""
+"""Templates of error texts: the message without its wrappers and varying parts."""
 
 import polars as pl
 import pytest

@@ -10,7 +10,7 @@ CASES = Cases()
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory):
-    """The calls of a case in the order in which they were made."""
+    """Return the calls of a case in the order in which they were made."""
     scored = CASES.score(tmp_path_factory.mktemp("evidence"))
     return lambda case: scored.rows("calls", case).sort("seq")
 
@@ -58,7 +58,7 @@ def test_the_end_of_the_server_is_no_evidence_if_a_later_call_was_answered(judge
 
 
 def outage(*, others_fail: bool) -> list[dict]:
-    """Calls to three tools that work; ten minutes later `a` fails, and optionally the others."""
+    """Return working calls to three tools; ten minutes later, `a` or all of them fail."""
     vague = "Failed to load items"
     events, seq = [opened()], 0
     for minute, fails in ((0, False), (10, True)):
@@ -83,7 +83,7 @@ def test_a_vague_failure_is_an_outage_only_if_all_other_calls_fail_too(judged, c
 
 
 def other_failures(others: int) -> list[dict]:
-    """A call of `a` that fails with as many calls of `b`; before, both worked."""
+    """Return a failed call to `a` and as many failed calls to `b` as given; before, both worked."""
     early, late = (1_700_000_000_000_000_000 + minutes * 60 * 10**9 for minutes in (0, 10))
     calls = [(early, "b", True), *[(late, "b", False)] * others, (early, "a", True)]
     calls += [(late, "a", False)]
@@ -112,7 +112,7 @@ MISSING = "Document /srv/out/a.docx does not exist"
 
 
 def missing_file(first: str, file: str = "/srv/out/a.docx", error: str = MISSING) -> list[dict]:
-    """A call with a file that fails with `first`, and then another one."""
+    """Return a call with a file that fails with `first`, and then another call."""
     events = [opened()]
     for number, (path, said) in enumerate([("/srv/out/a.docx", first), (file, error)], 1):
         events.append(c2s(2 * number - 1, call(number, f"t{number}", path=path)))
@@ -143,7 +143,7 @@ def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_ca
 
 
 def opens_files(*calls: tuple[str, str | None]) -> list[dict]:
-    """Calls with a file, and what they answer if they fail."""
+    """Return calls with a file, and their errors if they fail."""
     events = [opened()]
     for number, (path, said) in enumerate(calls, 1):
         answer = text(number, "[1]") if said is None else text(number, said, isError=True)
@@ -174,7 +174,7 @@ BYTES = "'utf-8' codec can't decode byte 0x8b in position 1: invalid start byte"
 
 
 def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
-    """A call that fails with `other`, and one with these arguments that cannot decode data."""
+    """Return a call that fails with `other`, and one with these arguments that fails to decode."""
     return [
         opened(),
         *(c2s(1, call(1, tool, id="1")), s2c(2, text(1, other, isError=True))),

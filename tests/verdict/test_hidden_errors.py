@@ -1,4 +1,4 @@
-"""Hidden errors are found in all their forms, and similar texts are not taken for one."""
+"""Hidden errors are found in all their forms, and similar texts are not mistaken for them."""
 
 # ruff: noqa: RUF001, E501 - texts as servers write them.
 

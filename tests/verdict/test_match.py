@@ -26,7 +26,7 @@ def matches(text: str, *patterns: str) -> bool:
 
 
 def by_polars(rule: VerdictRule, texts: pl.Series) -> list[int]:
-    """The rows that a rule matches, read by polars' engine alone and without keywords."""
+    """Return the rows that a rule matches with polars' engine and without keywords."""
     found = texts.str.contains(match.alternation(rule.matches, start=rule.where == "start"))
     if rule.also:
         found &= texts.str.contains(match.alternation(rule.also))

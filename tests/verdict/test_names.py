@@ -1,4 +1,4 @@
-"""Names are no evidence: neither a tool's name nor an English word decides by its letters."""
+"""Names are not evidence: parts of tool names and of English words decide nothing."""
 
 import lzma
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Failures in languages that have only word lists get the right verdict, or an honest doubt."""
+"""Failures in languages with only word lists get the right verdict or a low certainty."""
 
 import json
 import tomllib

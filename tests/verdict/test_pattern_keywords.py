@@ -40,7 +40,7 @@ def test_each_part_of_a_branch_has_its_longest_literals_as_keywords(pattern: str
 
 
 def has_keywords(pattern: str, text: str) -> bool:
-    """Whether `text` contains the keywords of some branch of `pattern`."""
+    """Return whether `text` contains the keywords of any branch of `pattern`."""
     branches = required(pattern)
     return branches is None or any(
         all(any(word in text.lower() for word in words) for words in branch) for branch in branches
@@ -48,7 +48,7 @@ def has_keywords(pattern: str, text: str) -> bool:
 
 
 def keywords_cover(pattern: str, text: str) -> bool:
-    """Whether `text` contains the keywords of `pattern`, or Rust finds no match anyway."""
+    """Return whether `text` contains the keywords of `pattern`, or Rust finds no match."""
     matches = pl.Series([text]).str.contains(f"(?i){pattern}")[0]
     return not matches or has_keywords(pattern, text)
 

@@ -1,4 +1,4 @@
-"""Results in the forms that authors give them are read right, whatever tool returns them.
+"""Results in many authors' forms are classified correctly, whatever tool returns them.
 
 `result_forms.jsonl` has results as servers of many kinds word them, invented by an author who had
 not read the rules: `hidden` is true for one that reports a failure. The others look like failures

@@ -1,4 +1,4 @@
-"""The text model reads words that say what happened, and no names; it is pooled with the rules."""
+"""The text model uses words that describe the failure, not names, and is pooled with the rules."""
 
 import numpy as np
 import polars as pl
@@ -18,7 +18,7 @@ MODEL = TextModel(
 
 
 def read(text: str, tool: str | None = None, arguments: str | None = None) -> list[str]:
-    """The single parts of words that the model reads of an error text."""
+    """Return the word parts that the model uses from an error text."""
     call = {"error_text": text, "tool": tool, "arguments": arguments}
     found = text_model.terms(facts.masked_texts(pl.DataFrame([call])))["term"]
     return sorted(term for term in found if " " not in term)

@@ -1,4 +1,4 @@
-"""Tools that return other people's words are known by name, description and arguments."""
+"""A tool's kind follows from its name, description and arguments."""
 
 import polars as pl
 import pytest

@@ -1,7 +1,4 @@
-"""The client of the samples: a session a mode, each with the same calls.
-
-python client.py MODE,MODE COMMAND…    or a URL in the place of the command
-"""
+"""The client of the samples: `python client.py MODE,MODE COMMAND…`, or a URL for COMMAND."""
 
 import asyncio
 import os

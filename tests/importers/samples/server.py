@@ -1,4 +1,4 @@
-"""The server of the samples: prices, orders and stock, with the mistakes that are made there."""
+"""The server of the samples: prices, orders and stock, with typical mistakes."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The server of server.py, for the Python SDK 1.x."""
+"""The same server as in server.py, for the Python SDK 1.x."""
 
 import os
 

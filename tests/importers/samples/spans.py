@@ -5,7 +5,7 @@ import pathlib
 
 
 def write_spans(path, service):
-    """Where `path` is given."""
+    """Write spans to `path`, if it is given."""
     if not path:
         return
     by = os.environ.get("SPANS_BY", "opentelemetry")

@@ -34,13 +34,13 @@ def busy_store(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="package")
 def unwritten(tmp_path_factory) -> Path:
-    """The file for the answers of the store `busy` at `addresses`, where no test answers."""
+    """The answers file of the store `busy` at `addresses`; no test writes answers to it."""
     return tmp_path_factory.mktemp("unwritten") / "answers.jsonl"
 
 
 @pytest.fixture(scope="package")
 def addresses(busy_store, hostile_store, unwritten) -> Iterator[dict[str, str]]:
-    """Name of a store → the address of its first page."""
+    """Maps the name of a store to the address of its first page."""
     with contextlib.ExitStack() as stack:
         yield {
             "busy": stack.enter_context(serving(busy_store, "--reviews", str(unwritten))),

@@ -1,4 +1,4 @@
-"""Makes a store of 4,800 calls in which things go wrong for reasons that the tests know."""
+"""Makes a store of 4,800 calls that fail for reasons known to the tests."""
 
 import itertools
 from collections.abc import Iterator
@@ -9,14 +9,14 @@ from tests.output.html.stores import scored
 
 SESSIONS: Final = 80
 CALLS: Final = 60
-"""Calls of a session."""
+"""Calls per session."""
 DAY: Final = 86_400_000_000_000
 SECOND: Final = 1_000_000_000
 START: Final = 1_790_000_000 * SECOND
 BROKEN_FROM: Final = 0.6
-"""The share of the sessions after which `list_dir` fails for one client."""
+"""The share of sessions before `list_dir` begins to fail for one client."""
 SLOW: Final = (30, 40)
-"""The session and the place in it of the slowest call."""
+"""The session of the slowest call, and its position there."""
 
 READ: Final = {
     "name": "read_file",
@@ -35,8 +35,8 @@ SEND: Final = {"name": "send", "description": "sends", "inputSchema": {"type": "
 def busy(folder: Path, sessions: int = SESSIONS) -> Path:
     """The store. `ghost` never starts, because a module is missing.
 
-    `read_file` refuses an empty path; `list_dir` fails since `BROKEN_FROM` for the client `beta`;
-    `query` has one call of nine seconds; `send` fails now and then with the same arguments.
+    `read_file` refuses an empty path; `list_dir` fails from `BROKEN_FROM` on for the client `beta`;
+    `query` has one call of nine seconds; `send` sometimes fails with the same arguments.
     """
     events = itertools.chain.from_iterable(_session(number, sessions) for number in range(sessions))
     return scored(folder, itertools.chain(events, *(_ghost(number) for number in range(3))))

@@ -1,4 +1,4 @@
-"""Answers of a store: masked, and without a wait where the first page needs them."""
+"""Answers of a store: masked, and available at once if the first page needs them."""
 
 import pytest
 

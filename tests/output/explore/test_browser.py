@@ -1,4 +1,4 @@
-"""The pages of `explore` in a real Chromium: ways through them, keys, and hostile recordings."""
+"""The pages of `explore` in a real Chromium: links, keys, and hostile recordings."""
 
 import itertools
 import re
@@ -43,7 +43,7 @@ def visit(browser, addresses) -> Iterator[Callable[..., Any]]:
 
 
 def link(page: Any, within: str, name: str) -> Any:
-    """The first link of this name within an element."""
+    """Return the first link with this name in an element."""
     return page.locator(within).get_by_role("link", name=name, exact=True).first
 
 
@@ -252,7 +252,7 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def places(addresses, browser) -> list[str]:
-    """The paths of a page of each kind of the store `busy`."""
+    """The path of one page of each kind, in the store `busy`."""
     context = browser.new_context()
     answer = context.request.get(addresses["busy"] + "table/calls?is.outcome=tool_error")
     call = re.search(r"/call/([0-9a-f]+)", answer.text())[1]

@@ -1,4 +1,4 @@
-"""`mcptally explore` as a process: what a browser gets, and whom the server refuses."""
+"""`mcptally explore` as a process: responses to a browser, and refused requests."""
 
 # ruff: noqa: S310  (every address is that of our own server)
 
@@ -78,7 +78,7 @@ def served(tmp_path_factory) -> Iterator[Served]:
 
 
 def get(address: str, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Status and body of a request, redirects followed."""
+    """Return status and body of a request, after redirects."""
     request = urllib.request.Request(address, headers=dict(headers or {}))
     try:
         with urllib.request.urlopen(request, timeout=60) as response:

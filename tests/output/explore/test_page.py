@@ -1,4 +1,4 @@
-"""A page is sent section by section; one that fails leaves the others."""
+"""A page is sent section by section; a section that fails does not affect the others."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""A review in the browser: keys and buttons answer, and nobody else can."""
+"""A review in the browser: keys and buttons answer, and requests from elsewhere are refused."""
 
 # ruff: noqa: S310  (every address is that of our own server)
 
@@ -24,18 +24,18 @@ WAIT = 60_000
 
 
 class Desk(NamedTuple):
-    """A server, and the file that answers are written to."""
+    """A server, and the file to which it writes answers."""
 
     address: str
     file: Path
 
     def answers(self) -> list[tuple[str, str, Scope, str]]:
-        """Who, answer, scope and reason of each answer that counts."""
+        """Return reviewer, answer, scope and reason of each answer that counts."""
         found: list[Answer] = sorted(read(self.file).current().values(), key=lambda row: row.at)
         return [(row.who, row.answer, row.scope, row.why) for row in found]
 
     def post(self, path: str, origin: str | None = "", **fields: str) -> int:
-        """The status of a form that is sent from a page of this origin; None: from none."""
+        """Return the status of a form sent from a page of this origin; None: without an origin."""
         parts = urlsplit(self.address)
         own = f"{parts.scheme}://{parts.netloc}"
         headers = {} if origin is None else {"Origin": origin or own}
@@ -71,7 +71,7 @@ def desk(store, tmp_path) -> Iterator[Desk]:
 
 @pytest.fixture
 def refusing(addresses, unwritten) -> Desk:
-    """A desk at which no answer is accepted, for all tests of that."""
+    """A server that accepts no answer, shared by the tests of refusals."""
     return Desk(addresses["busy"], unwritten)
 
 
@@ -88,7 +88,7 @@ def page(desk: Desk, browser: Any) -> Iterator[Any]:
 
 
 def press(page: Any, *keys: str) -> None:
-    """Press keys, the last of which leads to another page."""
+    """Press keys; the last one leads to another page."""
     for key in keys[:-1]:
         page.keyboard.press(key)
     with page.expect_navigation(wait_until="load"):

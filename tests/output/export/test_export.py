@@ -1,4 +1,4 @@
-"""A store in other formats: what each holds, what it leaves out, and what comes back."""
+"""Exports: what each format contains and leaves out, and what an import of it gives."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ HELD = {
 
 @pytest.fixture(scope="module")
 def again(store, tmp_path_factory):
-    """Per format: what the export says of itself, and the folder with the store of its import."""
+    """Per format, the export's message, and the folder with the store of its import."""
     found = {}
     for form, name in (("har", "calls.har"), ("otlp", "calls.jsonl")):
         folder = tmp_path_factory.mktemp(form)
@@ -190,7 +190,7 @@ def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
 
 
 def with_ids(value, convert):
-    """`value`, with its ids of traces and spans converted."""
+    """Return `value` with its trace and span ids converted."""
     if isinstance(value, dict):
         ids = ("traceId", "spanId", "parentSpanId")
         return {k: convert(v) if k in ids else with_ids(v, convert) for k, v in value.items()}
@@ -205,10 +205,8 @@ def with_ids(value, convert):
     ],
 )
 def test_otlp_is_the_json_encoding_of_its_protocol_buffers(store, tmp_path, form, module, name):
-    """Every name is known, and the encoder of protobuf writes the same JSON.
-
-    So 64-bit integers are strings and enums numbers. OTLP differs in the ids, which are hexadecimal
-    and not base64.
+    """Every name is known, and protobuf's encoder writes the same JSON, in which 64-bit integers
+    are strings and enums are numbers. Only the ids differ: OTLP writes them in hexadecimal.
     """
     collector = pytest.importorskip(f"opentelemetry.proto.collector.{module}")
     json_format = pytest.importorskip("google.protobuf.json_format")

@@ -57,7 +57,7 @@ def pages(
 
 
 def chromium() -> str | None:
-    """The path of a Chromium, best of one that draws no window: it takes half the time."""
+    """The path of a Chromium, preferably the headless one, which takes half the time."""
     names = ("chromium-headless-shell", "chromium", "google-chrome")
     return next(filter(None, map(shutil.which, names)), None)
 

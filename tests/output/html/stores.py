@@ -8,7 +8,7 @@ import mcptally as mt
 from tests import transcripts as t
 
 MARKER = "pwned"
-"""The property of `window` that an attack would set."""
+"""The property of `window` that a successful attack sets."""
 
 ATTACKS = (
     f"<script>window.{MARKER}=1</script>",
@@ -100,7 +100,7 @@ def scored(folder: Path, events: Iterable[dict[str, Any]]) -> Path:
 
 
 def attacked(folder: Path) -> Path:
-    """A store with each attack as name of server, tool, client and property, and as text."""
+    """A store with each attack as a server, tool, client and property name, and as text."""
     events: list[dict[str, Any]] = []
     for number, attack in enumerate(ATTACKS):
         for turn in range(2):
@@ -121,8 +121,7 @@ def attacked(folder: Path) -> Path:
 
 def many(folder: Path, tools: int, *, filled: Sequence[str] = ("_of_many",)) -> Path:
     """A store of many tools in two sessions; a third of the calls crash, each with its own text.
-
-    The names of the tools end in the words of `filled`, in turn.
+    The tools' names end in the words of `filled`, in turn.
     """
     events: list[dict[str, Any]] = []
     for turn in range(2):

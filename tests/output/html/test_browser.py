@@ -344,7 +344,7 @@ def test_all_details_are_open_in_print(open_page, name, tmp_path):
 
 
 def violations_of(page: Any, axe: str) -> list[str]:
-    """What axe objects to; of the many rows of a table, it looks at the first ones."""
+    """Return what axe objects to; it examines only the first rows of a long table."""
     page.evaluate(axe)
     context = "{exclude: [['tbody tr:nth-child(n + 7)']]}"
     found = page.evaluate(f"axe.run({context}, {{resultTypes: ['violations']}})")

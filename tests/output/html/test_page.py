@@ -164,7 +164,7 @@ def test_a_page_without_failures_gives_the_lower_bound_of_the_confidence(pages):
 
 
 NOT_COLUMNS = {"evidence", "interval", "timeline", "changes", "parts"}
-"""Headings of calls, of drawings, and of a count of rows."""
+"""Headings of calls, charts and row counts, which are not column names."""
 
 
 def test_every_heading_of_a_table_is_the_name_of_a_column(pages, calm_store):
@@ -359,12 +359,12 @@ def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_pat
 
 
 def linked_calls(row: str) -> list[str]:
-    """The ids of the whole calls that the HTML of a row leads to."""
+    """Return the ids of the complete calls to which a row's HTML links."""
     return re.findall(r'class="to" href="#call-([0-9a-f]+)"', row)
 
 
 def whole_call(page: str, call_id: str) -> str:
-    """The text of a whole call on a page."""
+    """Return the text of a complete call on a page."""
     start = page.index(f'id="call-{call_id}"')
     return html.unescape(re.sub(r"<[^>]*>", "", page[start : page.index("</div>", start)]))
 
@@ -462,13 +462,13 @@ def page_of_cases(cases) -> str:
 
 
 def calls_of(case: int, store: mt.Store) -> list[tuple[str, int]]:
-    """Id and line of each call of a case."""
+    """Return id and line of each call of a case."""
     asked = "SELECT call_id, line FROM calls WHERE server = ? AND tool IS NOT NULL ORDER BY line"
     return store.sql(asked, params=[f"{case}-s"]).fetchall()
 
 
 def whole_calls(case: int, store: mt.Store, page: str) -> str:
-    """The HTML of all whole calls of a case on a page."""
+    """Return the HTML of all complete calls of a case on a page."""
     found = []
     for call_id, _ in calls_of(case, store):
         if (start := page.find(f'id="call-{call_id}"')) >= 0:

@@ -34,7 +34,7 @@ NAMES = ("time.jsonl", "sqlite.jsonl.zst")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch) -> Path:
-    """A home folder; the caches of the test are in it."""
+    """A home folder for the caches of the test."""
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
@@ -43,7 +43,7 @@ def home(tmp_path, monkeypatch) -> Path:
 
 
 def aged(folder: Path) -> Path:
-    """The folder with files that changed a minute ago, so that a later change shows in the time."""
+    """Return the folder with all times a minute back, so that a later change alters a time."""
     for path in folder.rglob("*"):
         then = path.stat().st_mtime - 60
         os.utime(path, (then, then))
@@ -52,12 +52,12 @@ def aged(folder: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _stable(monkeypatch) -> None:
-    """Take files for stable whose ctime is recent: `os.utime` cannot set it."""
+    """Treat files with a recent ctime as stable, because `os.utime` cannot set it."""
     monkeypatch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
 
 
 def session(path: Path, *replies: bool) -> None:
-    """A recording of calls to the tool `read`; those that are False failed."""
+    """Return a recording of calls to the tool `read`; a call that is False failed."""
     rows = [opened()]
     for number, worked in enumerate(replies):
         rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
@@ -78,7 +78,7 @@ class Summary(NamedTuple):
 
 
 def summarized(folder: Path, path: Path) -> Summary:
-    """What is printed about `path`, with the cache in `folder`, at 80 columns."""
+    """Return what is printed about `path`, with the cache in `folder`, at 80 columns."""
     (folder / "home").mkdir()
     aged(path.parent)
     with pytest.MonkeyPatch.context() as patch:
@@ -105,14 +105,14 @@ def made(tmp_path_factory) -> Summary:
 
 @pytest.fixture
 def summary(made, home, monkeypatch) -> Summary:  # noqa: ARG001  (`home` is replaced)
-    """`made`, with its home."""
+    """The recording of `made`, with its home folder."""
     monkeypatch.setenv("HOME", str(made.home))
     return made
 
 
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory) -> Summary:
-    """Two sample recordings, and a file that is none."""
+    """Two sample recordings, and a file that is not a recording."""
     folder = tmp_path_factory.mktemp("screen")
     (folder / "traces").mkdir()
     for name in NAMES:
@@ -123,7 +123,7 @@ def screened(tmp_path_factory) -> Summary:
 
 @pytest.fixture
 def samples(screened, home, monkeypatch) -> Summary:  # noqa: ARG001  (`home` is replaced)
-    """`screened`, with its home."""
+    """The files of `screened`, with their home folder."""
     monkeypatch.setenv("HOME", str(screened.home))
     return screened
 
@@ -292,7 +292,7 @@ ANSWER = {
 
 
 def said_about(**fields):
-    """The lines of the screen about an answer with these fields."""
+    """Return the lines of the screen for an answer with these fields."""
     return screen(["x"], ANSWER | fields, Path("store"), Path("page")).splitlines()
 
 

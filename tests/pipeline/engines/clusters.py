@@ -38,8 +38,7 @@ class Machines:
         """Start workers and wait until the scheduler knows them.
 
         Args:
-            count: how many.
-            before: a folder that comes first in their path of packages.
+            count: how many. before: a folder that comes first in their `sys.path`.
         """
         first = [str(before)] if before else []
         path = os.pathsep.join([*first, os.environ.get("PYTHONPATH", "")])
@@ -74,7 +73,7 @@ def hold() -> None:
 
 
 def release() -> None:
-    """Let the tasks of a worker go on (run there)."""
+    """Let the tasks of a worker continue (run there)."""
     dask_tasks._ONE_AT_A_TIME.release()
 
 

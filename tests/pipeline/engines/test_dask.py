@@ -1,4 +1,4 @@
-"""A run on Dask writes the tables of a run on this machine, also when workers die."""
+"""A run on Dask writes the same tables as a local run, even if workers die."""
 
 import contextlib
 import os
@@ -83,7 +83,7 @@ def alone(tmp_path):
 
 
 def test_two_workers_write_the_tables_of_one_machine(tmp_path: Path, here: Path, pair: Machines):
-    """In two runs: the second one scores what is new."""
+    """The second of two runs scores only the new files."""
     said: list[tuple[int, int]] = []
     out = tmp_path / "store"
     mt.score(
@@ -136,7 +136,7 @@ def test_a_relative_archive_keeps_its_names(tmp_path: Path, pair: Machines, monk
 def test_workers_that_are_killed_while_they_gather_and_after_it_change_no_table(
     tmp_path: Path, here: Path, alone: Machines
 ):
-    """What a dead worker had gathered is gathered again."""
+    """Partitions that a dead worker had gathered are gathered again."""
     alone.add()
 
     def replace() -> None:

@@ -1,8 +1,8 @@
 """Validation of output schemas, compared with AJV 6.12.6.
 
-`ajv-6.12.6.jsonl` holds random schemas with random values, and AJV's own answers
-(Node 20, `new Ajv()`, one instance a schema): `refused` where it would not compile the schema,
-else the error's text for each value, null where it is valid.
+`ajv-6.12.6.jsonl` contains random schemas with random values, and AJV's answers (Node 20, `new
+Ajv()`, one instance per schema): `refused` if AJV rejects the schema, otherwise the error's text
+for each value, or null if the value is valid.
 """
 
 import json

@@ -29,7 +29,7 @@ def judged(files):
 
 
 def transcript(path, conversations):
-    """One recording a conversation: a tools/list, and a call that is answered or not."""
+    """Return one recording per conversation: a tools/list, and a call with or without a reply."""
     lines = []
     for name, (tool, arguments, reply) in conversations.items():
         events = [{"event": "open", "transport": "stdio", "server": name, "recorder": "test"}]
@@ -159,7 +159,7 @@ FACTORS = {
 
 
 def expected_row(row, schema):
-    """What the single-call functions say of one call's reply, as the columns would hold it."""
+    """Return the result of the single-call functions for a reply, as a row of the columns."""
     tool = {"name": row["tool"]}
     if schema is not None:
         tool["outputSchema"] = javascript.parse(schema)

@@ -1,4 +1,4 @@
-"""The seed document's worked examples, each as it states it, and what it says beside them."""
+"""The seed document's worked examples and statements."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Sums per tool and server: the SQL says what the reference says."""
+"""Sums per tool and server: the SQL agrees with the reference."""
 
 import json
 import math
@@ -36,7 +36,7 @@ RESULTS = {
 
 
 def summed(tools):
-    """The row of each tool; each tool is a list of results and a number planned."""
+    """Return the row of each tool, given as a list of results and a number of planned scenarios."""
     rows = []
     for tool, (results, planned) in tools.items():
         for place, result in enumerate(results):

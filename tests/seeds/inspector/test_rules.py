@@ -1,4 +1,4 @@
-"""Every rule row of the seed score is tested with its own examples, every member with its row."""
+"""Every rule of the seed score agrees with its examples."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Results that should be XML, by the server's other results or by the tool's definition."""
+"""Results that should be XML according to the server's other results or the definition."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def scored(tmp_path_factory) -> Scored:
 
 @pytest.fixture(scope="module")
 def found(scored):
-    """The rules about XML that a case breaks, in the order of its lines."""
+    """Return the XML rules that a case breaks, in the order of its lines."""
 
     def rules(case: int) -> list[str]:
         rows = scored.rows("findings", case).sort("line", "rule")["rule"]
