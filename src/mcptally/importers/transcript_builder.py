@@ -223,7 +223,7 @@ class TranscriptBuilder:
     def _cut(
         self, recording: _Recording, item: Item, text: dict[str, Any], whole: dict[str, Any]
     ) -> None:
-        """Write a `raw` event for a message whose content is missing or too large."""
+        """Write a `raw` event in place of a message whose content is missing or too large."""
         fields: dict[str, Any] = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             fields["derived"] = True

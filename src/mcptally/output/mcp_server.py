@@ -405,7 +405,7 @@ def _table(
 
 
 def _text(value: Any) -> str:
-    """Return a value as text for CSV: null as an empty text, lists and maps as JSON."""
+    """Return a value as text for CSV: null as an empty string, lists and maps as JSON."""
     if value is None:
         return ""
     if isinstance(value, (bool, list, dict)):

@@ -87,7 +87,7 @@ def _hidden(data: bytes) -> bytes:
 
 
 def with_hits(texts: Iterable[_Text]) -> list[_Text]:
-    """Return the strings that may contain a secret, using one fast search for all."""
+    """Return the strings that may contain a secret, found in a single search over all."""
     every = list(texts)
     numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
     return [every[number] for number in numbers]

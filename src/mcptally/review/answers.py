@@ -150,7 +150,7 @@ class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_d
     """The server to which the frame is limited; null for all."""
     tool: str | None = None
     look: int = 1
-    """1 for the first sample of this frame, 2 for the second, and so on."""
+    """Ordinal number of this sample among the samples of the frame, from 1."""
 
 
 Row = Answer | Sample
@@ -172,7 +172,7 @@ class Reviews(msgspec.Struct, frozen=True):
         )
 
     def current(self) -> dict[tuple[CallKey, str], Answer]:
-        """Map each call and reviewer to the newest answer, without withdrawn answers."""
+        """Map each call and reviewer to the reviewer's newest answer; omit withdrawn answers."""
         newest = {(row.key, row.who): row for row in sorted(self.answers, key=lambda row: row.at)}
         return {key: row for key, row in newest.items() if row.answer != WITHDRAWN}
 

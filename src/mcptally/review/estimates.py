@@ -85,7 +85,7 @@ def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -
 
 
 def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
-    """Return the answers about the drawn calls by stratum; other answers are not used."""
+    """Group the answers about a sample's calls by stratum; ignore answers about other calls."""
     answers = {
         each.key: _value(settled.calls[each.key].answer, RATES[metric])
         if each.key in settled.calls
@@ -96,7 +96,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """Return a sample's non-empty strata, each with the `answers` about its drawn calls."""
+    """Return the sample's non-empty strata, each with the `answers` about its sampled calls."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -125,7 +125,7 @@ def weights(sample: Sample) -> dict[CallKey, float]:
 
 
 def _certain(drawn: Iterable[Drawn]) -> dict[str | CallKey, list[Drawn]]:
-    """Return the drawn calls with an inclusion probability of 1, by group."""
+    """Group the sampled calls that were certain to be drawn (inclusion probability 1)."""
     found: dict[str | CallKey, list[Drawn]] = defaultdict(list)
     for each in drawn:
         if each.probability == 1:

@@ -89,7 +89,7 @@ def largest(
 
 
 def of_groups(store: ReviewedStore, groups: Sequence[Group]) -> list[Item]:
-    """Return the example of each group as an item."""
+    """Return one item per group: the group's example call."""
     by_call = {each.call_id: each for each in groups}
     rows = _rows(store, "WHERE call_id IN (SELECT unnest($1))", [list(by_call)])
     found = {row["call_id"]: row for row in rows}

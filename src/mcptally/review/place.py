@@ -51,7 +51,7 @@ def from_store(file: Path | None, store: Path | None) -> str | None:
 
 
 def file_of_store(manifest: Mapping[str, Any], store: Path) -> Path | None:
-    """Return the file of answers named in a store's manifest; it need not exist."""
+    """Return the path of the answers file named in a store's manifest; the file may be missing."""
     name = manifest.get("reviews_file")
     if not name:
         return None

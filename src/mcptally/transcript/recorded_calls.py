@@ -86,7 +86,7 @@ class _Stderr(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _File:
-    """The line numbers needed from a file, and the lines found."""
+    """The numbers of the lines to read from a transcript, and the lines found."""
 
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
@@ -187,7 +187,7 @@ def _merged(ranges: Iterable[range]) -> Iterator[range]:
 
 
 def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
-    """Store the wanted messages and stderr lines of a run of lines in `file`."""
+    """Add the wanted messages and stderr lines among `run`'s lines to `file`."""
     for searched in ranges:
         for number in range(
             max(searched.start, run.first), min(searched.stop, run.first + run.count)

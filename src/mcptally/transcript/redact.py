@@ -244,7 +244,7 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Redact members without a specific redactor, together with their names.
+    """Redact the members for which there is no specific redactor, together with their names.
 
     A member's name can mark its value as secret.
     """

@@ -24,7 +24,7 @@ class ReadTally:
         """The first fault, with its line."""
 
     def add(self, item: LineRun | Damage) -> None:
-        """Count the bytes of a run of lines, or of a damaged part."""
+        """Count the bytes of a run of lines or of a damaged part of the file."""
         self.rest = item.rest
         if isinstance(item, Damage):
             self.note(item.line, item.message)

@@ -106,7 +106,7 @@ class _Rollout:
         yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
     def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember a request for an MCP tool; if its output says so, yield it as cancelled."""
+        """Remember a request for an MCP tool; yield it as cancelled if its output says so."""
         call, server = body.get("call_id"), _server(body)
         if isinstance(call, str) and server is not None:
             self._tally.used += 1

@@ -65,7 +65,7 @@ class Answers:
         )
 
     def mark(self) -> object:
-        """Return a value that changes when the store, its base or the review answers change."""
+        """Return a value that identifies the state of the store, its base and the answers."""
         file = self._reviews
         reviews = file.stat().st_mtime_ns if file is not None and file.exists() else None
         return self.recorded.mark(), self.base and self.base.mark(), reviews

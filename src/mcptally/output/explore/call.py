@@ -21,7 +21,7 @@ from mcptally.tables.values import cell
 from mcptally.verdict import weighing
 
 _LONGEST: Final = 2_000_000
-"""Maximum number of characters read of a frame."""
+"""Maximum number of characters read from a frame."""
 STDERR: Final = 20_000
 BESIDE: Final = 8
 """Number of calls shown before and after the call on the waterfall."""

@@ -15,7 +15,7 @@ LONGEST: Final = 20_000
 """Maximum number of characters shown of a text."""
 _DEEPEST: Final = 60
 _OPEN: Final = 12
-"""Maximum number of members of an object or list that is initially expanded."""
+"""Maximum number of members for an object or list to be expanded at first."""
 _OPEN_DEPTH: Final = 4
 _LINE: Final = 160
 """Maximum length in characters of a text that is shown on the same line as its name."""
@@ -92,7 +92,7 @@ class Tree:
         return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
 
     def _marked(self, text: str) -> Markup:
-        """Return a text in which the longest text that decided the verdict is highlighted."""
+        """Highlight the longest passage that decided the verdict."""
         text = shown_lines(text, LONGEST)
         for part in self._decided:
             before, found, after = text.partition(part)

@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether another request has the span of this request's operation."""
+    """Return whether this request's operation is covered by another request's span."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -344,7 +344,7 @@ def _nanoseconds(when: datetime.datetime) -> int:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP JSON, without unknown values."""
+    """Return attributes as OTLP JSON; omit attributes whose value is null."""
     return [{"key": k, "value": _value(v)} for k, v in values.items() if v is not None]
 
 

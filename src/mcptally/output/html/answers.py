@@ -70,7 +70,7 @@ _PAYLOADS = """
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
-    """The changes since the base store."""
+    """The changes relative to the base store."""
 
     base: str
     """Path of the base store."""

@@ -40,7 +40,7 @@ MAX_INDENTED: Final = 40_000
 """Maximum length in characters of a payload that is masked and indented as a whole; longer payloads
 are cut before masking."""
 FOLDED: Final = 700
-"""Length in characters above which a payload is collapsed."""
+"""Number of characters above which a payload is collapsed."""
 _FOLDED_LINES: Final = 16
 _MARKUP: Final = 1_200
 """Approximate size of a call's markup in bytes."""

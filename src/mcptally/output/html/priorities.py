@@ -116,7 +116,7 @@ def priorities(answers: Answers) -> list[Priority]:
 
 
 def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
-    """Convert a row of the answer to `priorities` to a `Priority`."""
+    """Build a `Priority` from a row of the `priorities` answer."""
     return Priority(
         kind=row["kind"],
         title=problems.title(row),

@@ -147,7 +147,7 @@ class _Rows:
     def _scored(
         self, row: Mapping[str, Any], tool: str | None, example: str | None
     ) -> dict[str, Any]:
-        """Return a row of scores, with a command for the calls that failed because of the tool."""
+        """Return a row of scores, with a command that lists the calls in which the tool failed."""
         where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         ends = (row["success_rate_low"], row["success_rate"], row["success_rate_high"])
         command = self.commands.calls(row["server"], tool, where, example)

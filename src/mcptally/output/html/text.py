@@ -125,7 +125,7 @@ def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str
 
 
 def sort_key(value: object) -> str:
-    """Return the number or text by which the page's script sorts a cell.
+    """Return the sort key that the page's script uses for a cell.
 
     Floats are rounded to five digits, so that a store yields the same page on every machine.
     """

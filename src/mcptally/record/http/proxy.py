@@ -152,7 +152,7 @@ class ProxyConnection:
             handlers.client_end(self)
 
     def _from_client(self, data: bytes | None) -> None:
-        """Parse `data` (None: the pipelined bytes) and forward the result to the server."""
+        """Parse `data` (the pipelined bytes if None) and forward the request to the server."""
         try:
             if data is None:
                 forwarded = self._protocol.parse_pipelined()
@@ -193,7 +193,7 @@ class ProxyConnection:
     # --- from the server ------------------------------------------------------------------------
 
     def _forward_raw(self, data: bytes) -> None:
-        """Forward a part of a response that is not HTTP."""
+        """Forward a part of a non-HTTP response."""
         self._current.record_response_data(data)
         self._write_client(data)
 
@@ -214,7 +214,7 @@ class ProxyConnection:
             self._start_next_request()
 
     def _forward_non_http(self, exchange: ProxiedExchange, error: NotHttpError) -> None:
-        """Forward bytes that are not HTTP to the client unchanged."""
+        """Forward non-HTTP bytes from the server to the client unchanged."""
         if exchange.state is State.REQUESTED:
             data = exchange.switch_to_raw(str(error))
             self._record()

@@ -1,4 +1,4 @@
-"""Limits the number of lines and the duration of a request head.
+"""Limits how many lines a request head may have, and how long it may take to arrive.
 
 Nearly all heads arrive in one read and need no timer.
 """

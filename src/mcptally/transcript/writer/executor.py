@@ -66,7 +66,7 @@ class Executor:
         self._executed.clear()
 
     def execute_until(self, limit: int) -> None:
-        """Execute the calls before `limit` in the queue."""
+        """Execute the queued calls up to, but not including, position `limit`."""
         queue = self._queue
         batch: list[Call] = []
         while (record := queue.begin(limit)) is not None:

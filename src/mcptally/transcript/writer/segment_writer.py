@@ -82,7 +82,7 @@ class SegmentWriter:
         self._buffer_counts: dict[str, int] = {}
 
     def prepare(self, events: int) -> bool:
-        """Prepare the file for `events` more events; return False if the events are lost.
+        """Prepare the file for another `events` events; return False if they are lost.
 
         If needed, the method opens the first or the next segment, and writes a pending `gap` event.
         """
