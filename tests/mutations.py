@@ -94,7 +94,7 @@ class Copy:
             elif source.exists():
                 shutil.copyfile(source, target)
         self.python = self._environment(folder / "venv")
-        # Bytecode is known by the hash of its source: by time and size, a mutation of the same
+        # Bytecode is identified by the hash of its source: by time and size, a mutation of the same
         # length in the same second would not be noticed.
         mode = ("--invalidation-mode", "checked-hash")
         self._python("-m", "compileall", "-q", *mode, str(self.root / "src"))

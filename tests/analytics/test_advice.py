@@ -119,7 +119,7 @@ def test_clients_are_compared_on_tools_that_both_called(tmp_path: Path) -> None:
     found = answers(build(tmp_path, calls))
     mine = found["a", "wrong_type"]
     assert (mine["mistakes"], mine["calls"], mine["tools"], mine["sessions"]) == (5, 11, 2, 10)
-    # b is wrong in 10 % of the calls of `shared`, of which a made ten, and always in `rare`.
+    # b is wrong in 10 % of the calls to `shared`, of which a made ten, and always in `rare`.
     assert mine["others_rate"] == pytest.approx((10 * 0.1 + 1 * 1) / 11)
     assert mine["others_rate_low"] < mine["others_rate"] < mine["others_rate_high"]
     assert found["b", "wrong_type"]["others_rate"] == pytest.approx((20 * 0.5 + 20 * 0) / 40)

@@ -45,7 +45,7 @@ def test_a_group_has_the_time_of_its_first_and_last_failure(groups):
     assert found["calls_since"] == 2
 
 
-# Four of ten, and one to come: (1 - 4/11)^6 = 0.066, ^7 = 0.042.
+# Four of ten calls fail; with one more in the divisor, (1 - 4/11)^6 = 0.066, ^7 = 0.042.
 THIRD = [at(i, "a" if i % 3 == 0 else None) for i in range(10)]
 SIX_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 16)])
 SEVEN_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 17)])

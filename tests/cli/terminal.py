@@ -17,7 +17,7 @@ from tests import corpus
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = (80, 200)
 ROWS = 6
-# Questions that verdicts hardly touch: a better rule is no reason to look at tables again.
+# Questions that hardly depend on verdicts: a better rule should not change these tables.
 ASKED = {
     "context_cost": {},
     "latency": {"min_calls": 20},

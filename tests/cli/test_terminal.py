@@ -164,7 +164,7 @@ def test_every_heading_is_the_name_of_a_column():
         wide = {name: pa.array(["x" * 60]) for name in columns}
         heading = text_table.text_table(pa.table(wide), columns, width=None).splitlines()[0]
         assert heading.split() == columns, question
-        # Above narrow cells a heading has two lines, which together are the name.
+        # Above narrow cells, a heading has two lines, which together contain the name.
         narrow = {name: pa.array(["x"]) for name in columns}
         *lines, _ = text_table.text_table(pa.table(narrow), columns, width=None).splitlines()
         assert sorted("".join(lines).replace(" ", "")) == sorted("".join(columns)), question
@@ -592,7 +592,7 @@ def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, for
         assert json.loads(out) == [{"x": text}]
     elif form == "csv":
         row = list(csv.reader(out.decode().splitlines()))[1]
-        assert row[0].removeprefix("'") == text  # what begins with a sign is quoted
+        assert row[0].removeprefix("'") == text  # values that begin with a sign are quoted
     else:
         assert out.decode().splitlines()[1] == text
 

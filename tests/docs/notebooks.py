@@ -23,12 +23,12 @@ def run(path: Path) -> "NotebookNode":
 
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(path.parent)}}
-    # The usual patience (60 seconds for a kernel, 4 for a cell's last words) is none on a loaded
-    # machine, and an output that comes late would be left out without a word.
+    # The default limits (60 s for a kernel to start, 4 s for a cell's last output) are too short on
+    # a loaded machine: late output would be left out without a warning.
     patience = {"timeout": 600, "startup_timeout": 300, "iopub_timeout": 120}
     NotebookClient(notebook, resources=resources, **patience).execute()
     for cell in notebook.cells:
-        # When each cell ran would be a difference every time.
+        # The times at which cells ran would differ in each run.
         cell.metadata.pop("execution", None)
     return notebook
 

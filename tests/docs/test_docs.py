@@ -206,7 +206,7 @@ def test_every_page_is_in_the_index_that_is_the_sites_navigation():
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     pytest.importorskip("material", reason="mkdocs-material is not installed ('.[dev]' has it)")
-    # What is said of the future of mkdocs-material is no warning about these pages.
+    # The notice about the future of mkdocs-material does not concern these pages.
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     done = subprocess.run(

@@ -35,7 +35,7 @@ DOWNLOAD = f"2026-11-21 20:41:14.397 | ERROR    | app.main:get:712 - {LOST}"
 HOME = "Error: EACCES: permission denied, mkdir '/home/x/.app'"
 PATH = "cannot start 'nosuch': No such file or directory"
 
-# What was said, on stderr, and the end; start, why it failed, crash, who ended it, last words
+# Messages, stderr, end; start, reason of its failure, crash, who ended the server, last words
 LIVES: dict[str, tuple[list[Any], list[str], dict[str, Any], tuple[Any, ...]]] = {
     "a missing program": (
         ASKS,

@@ -212,7 +212,7 @@ def test_no_export_holds_a_secret_and_raw_holds_all(store, tmp_path):
             assert leaks(seen[False]) == set(), (form, table.name)
             if table.name == "calls":
                 all_columns = form in {"csv", "jsonl", "parquet"}
-                some = set() if form == "otlp-metrics" else {LEAKS[0]}  # it holds no payloads
+                some = set() if form == "otlp-metrics" else {LEAKS[0]}  # it contains no payloads
                 assert leaks(seen[True]) >= ({*LEAKS, MEMBER} if all_columns else some)
 
 

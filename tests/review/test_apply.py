@@ -86,7 +86,7 @@ def test_a_result_that_is_an_error_becomes_a_hidden_error_with_a_template(applie
 
 
 def test_scoring_in_steps_gives_the_calls_of_scoring_at_once(applied, tmp_path):
-    # Each file is named, and the file of answers is no transcript.
+    # Each file is named; the file of answers is not a transcript.
     files = sorted((applied.path.parent / "traces").iterdir())
     assert "reviews.jsonl" in {path.name for path in files}
     mt.score(files, out=tmp_path / "fresh")

@@ -141,7 +141,7 @@ def test_two_percent_of_wrong_answers_cost_one_and_a_half_points():
     found = [simulated(np.random.default_rng(seed), 60, 60, 0.4, 0.02) for seed in range(6)]
     errors = [error for _, error in found]
     assert 0.01 < np.mean(errors) < 0.02
-    assert np.mean([covered for covered, _ in found]) < 0.93  # which more answers do not help
+    assert np.mean([covered for covered, _ in found]) < 0.93  # more answers do not help
 
 
 def test_more_answers_give_a_narrower_interval_as_planned():

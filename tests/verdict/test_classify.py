@@ -89,7 +89,7 @@ CAUSES = [
     ("net::ERR_FILE_NOT_FOUND at file:///x", "business"),
     ('password authentication failed for user "app"', "business"),
     ("request to https://x.test/a failed with status 404", "business"),
-    # Nothing to go by.
+    # No evidence.
     ("Error executing tool frobnicate", "ambiguous"),
     ("Something went wrong", "ambiguous"),
     (None, "ambiguous"),

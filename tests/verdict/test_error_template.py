@@ -66,7 +66,7 @@ MESSAGES = {
     "Error executing tool add": "Error executing tool add",
     "Error: ": "Error:",
     "{": "{",
-    # A first line that says nothing.
+    # An uninformative first line.
     "⚙️ Error\n\n❌ Missing defaults: Provide x\nSet with: y": "Missing defaults: Provide x",
     "Stdout:\n\nStderr:\nrm: no such file": "rm: no such file",
     "Build result:\nError: no files": "Build result: Error: no files",
@@ -87,7 +87,7 @@ MASKED = {
     "req_011CSHoEeqs5C35K2UUqR7Fy is gone": "<id> is gone",
     "I can't find 'a b' or \"c\"; don't ask": "I can't find <text>, …; don't ask",
     "one of ['a', 'b', 'c']": "one of [<text>, …]",
-    # Codes of errors tell groups apart.
+    # Error codes distinguish groups.
     "E11000 duplicate key": "E11000 duplicate key",
     "SQLSTATE[42P01] and TS2322": "SQLSTATE[42P01] and TS2322",
 }

@@ -97,7 +97,7 @@ def test_every_outcome_survives_opentelemetry(tmp_path):
     messages = [
         c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
         c2s(2, {"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {}}),
-        s2c(3, got(0, {"tools": []})),  # after an `initialize` that is no new session
+        s2c(3, got(0, {"tools": []})),  # after an `initialize` that does not start a session
         *(c2s(4, asked(1, "add")), s2c(5, text(1))),
         *(c2s(6, asked(2, "add")), s2c(7, text(2, "no such file", isError=True))),
         *(c2s(8, asked(3, "ask")), s2c(9, got(3, ask))),

@@ -76,7 +76,7 @@ def test_the_table_gives_the_programs_score_for_every_case_that_can_be_sent(tmp_
         try:
             json.dumps(case, ensure_ascii=False, allow_nan=False).encode()
         except ValueError:
-            continue  # Half a character: a recorder keeps it apart, it is no strict JSON.
+            continue  # Half a character is not strict JSON: a recorder stores it as `raw`.
         cases[case["id"]] = case
     assert len(cases) > 1400
     conversations = {

@@ -170,7 +170,7 @@ def test_the_lists_have_the_lengths_of_their_sources():
     assert len(program.members("pattern")) == 97
     assert len(program.members("tool_keyword")) == 57
     assert len(program.members("http_status")) == 7
-    # quota exceeded stands in two lists of the document
+    # 'quota exceeded' is in two lists of the document
     assert len(written.members("pattern")) == 15 + 11 + 9 + 8 + 10 + 4 - 1
     assert len(written.members("tool_keyword")) == 54
     assert len(written.members("high_confidence")) == 16

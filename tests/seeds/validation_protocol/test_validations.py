@@ -70,8 +70,8 @@ def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store
     assert (row["server"], row["phase"]) == ("validating", "semantic")
     assert (row["validations"], row["said_valid"], row["said_invalid"]) == (13, 8, 5)
     assert row["validated_calls"] == 13
-    # Said yes: a and b three times over, a once more, and the liar. Said no: the path that is not
-    # there three times, the coward and the mute.
+    # Reported as valid: `a` and `b` three times, `a` once more, and the liar. Reported as invalid:
+    # the missing path three times, the coward and the mute.
     assert (row["valid_and_worked"], row["valid_and_failed"]) == (7, 1)
     assert (row["invalid_and_failed"], row["invalid_and_worked"]) == (3, 2)
     assert row["valid_worked"] == pytest.approx(7 / 8)
