@@ -2,8 +2,8 @@
 
 STORE/store.json                            format, versions, files of the archive, live files
 STORE/<table>/<number>-<run>.parquet        rows, zstd
-STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions, which tell the next run which
-                                            rows it can reuse
+STORE/.known/<kind>/<number>-<run>.parquet  summaries of partitions, from which the next run finds
+                                            out which rows it can reuse
 STORE/.masked/<rules>/<table>/…             copies of tables without secrets, for untrusted SQL
 STORE/.work/                                work in progress of a run
 
@@ -29,19 +29,19 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import how_to_copy, url_of_path
 
 STORE_FORMAT: Final = 4
-"""Version of the store's layout. A store of another version is rebuilt, not migrated."""
+"""Version of the store's layout. A store in another version's layout is rebuilt, not migrated."""
 
 MANIFEST: Final = "store.json"
 WORK: Final = ".work"
 SUMMARIES: Final = ".known"
 MASKED: Final = ".masked"
-"""Name of the folder with copies of tables without secrets: `analytics.masked_tables`."""
+"""Name of the folder with copies of tables without secrets; see `analytics.masked_tables`."""
 VIEWS: Final = "mcptally.duckdb"
-"""Name of the file with views of the live files for DuckDB clients: `analytics.duckdb_file`."""
+"""Name of the file with views of the live files for DuckDB clients; see `analytics.duckdb_file`."""
 
 
 def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
-    """Return the content of `store.json`.
+    """Read and check `store.json`, and return its content.
 
     Args:
         folder: the store.
@@ -107,7 +107,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """Return the end of a message about a folder without a store: how to make a store."""
+    """Return the end of a message about a folder that is not a store: how to make a store."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but contains recordings" if holds else ""
@@ -137,7 +137,7 @@ def require_plain_path(folder: Path) -> None:
 
 
 def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
-    """Return the files of the archive; None if the JSON is not a list of files."""
+    """Decode the list of the archive's files; return None if the JSON is anything else."""
     try:
         return msgspec.json.decode(data, type=list[SourceFile])
     except msgspec.ValidationError:
@@ -145,10 +145,10 @@ def _sources(data: msgspec.Raw) -> list[SourceFile] | None:
 
 
 def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
-    """Return the manifest after checking that this version can read it.
+    """Check that this version can read a manifest, and return the manifest.
 
     Raises:
-        StoreError: the manifest is of another format, or not a manifest.
+        StoreError: the manifest has another format, or is not a manifest.
     """
     version = manifest.get("format") if isinstance(manifest, dict) else None
     if isinstance(version, int | str) and version != STORE_FORMAT:
@@ -171,13 +171,13 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """Return the two commands that can write a store, for a store whose command is unknown."""
+    """Return both commands that write a store, for a message about a store of unknown origin."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
 
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
-    """Return advice for a store that cannot be read: which command makes it again."""
+    """Return the command that makes an unreadable store again, as advice in a message."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
         return f"merge the stores again: mcptally merge STORES -o {as_argument(folder)}"
     return f"rebuild it with: mcptally score ARCHIVE -o {as_argument(folder)}"
@@ -188,7 +188,10 @@ LiveFiles = Mapping[str, list[Path]]
 
 
 def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:
-    """Return the live files in the order of the manifest; every table has an entry."""
+    """Return the live files of each table and summary folder, in the order of the manifest.
+
+    Every table has an entry.
+    """
     files: dict[str, list[Path]] = {table.name: [] for table in TABLES}
     for name in manifest["parts"]:
         files.setdefault(name.rpartition("/")[0], []).append(folder / name)
@@ -196,11 +199,11 @@ def live_files(folder: Path, manifest: Mapping[str, Any]) -> LiveFiles:
 
 
 _PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.parquet")
-"""Valid names of live files: relative paths into the folders of the store."""
+"""Valid names of live files: paths relative to the store, in its folders."""
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Return whether the members of a manifest that mcptally uses have the right types."""
+    """Return whether the manifest's members that mcptally uses have the right types."""
     sources, parts = manifest.get("archive", []), manifest.get("parts")
     return (
         isinstance(sources, list)
@@ -213,7 +216,7 @@ def _is_ours(manifest: dict[str, Any]) -> bool:
 
 
 def _require(folder: Path, manifest: Mapping[str, Any], name: str, size: int) -> None:
-    """Check that a Parquet file exists and has the length that the manifest lists."""
+    """Check that a Parquet file exists and has the size that the manifest lists."""
     try:
         now = (folder / name).stat().st_size
     except OSError as error:
@@ -245,7 +248,7 @@ def manifest_version(folder: Path) -> tuple[int, int]:
 
 
 def has_views(folder: Path) -> bool:
-    """Return whether `mcptally.duckdb` belongs to the manifest, as equal file times show."""
+    """Return whether `mcptally.duckdb` and the manifest belong together: their times are equal."""
     try:
         views, manifest = (folder / name for name in (VIEWS, MANIFEST))
         return views.stat().st_mtime_ns == manifest.stat().st_mtime_ns
@@ -265,12 +268,12 @@ def views_are_current(folder: Path) -> bool:
 
 
 def place_in_views(folder: Path) -> str:
-    """Return the folder as written in the views of `mcptally.duckdb`: absolute, as a glob."""
+    """Return the folder as it appears in the views of `mcptally.duckdb`: as an absolute pattern."""
     return f"{as_pattern(folder.resolve())}/"
 
 
 def as_pattern(path: Path) -> str:
-    """Return the path as a glob pattern that matches only itself, because DuckDB reads globs."""
+    """Return a glob pattern that matches only this path, because DuckDB reads paths as patterns."""
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
@@ -282,7 +285,8 @@ def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     with draft.open("wb") as file:
         file.write(json.dumps(msgspec.to_builtins(rest), indent=1).removesuffix("\n}").encode())
         file.write(b',\n "archive": [')
-        # Write one line per file: `json` writes one line per member and takes eight times as long.
+        # Write one line per file of the archive: `json` would write one line per member and take
+        # eight times as long.
         for number, source in enumerate(manifest["archive"]):
             file.write((b",\n  " if number else b"\n  ") + encoder.encode(source))
         file.write(b"\n ]\n}\n")

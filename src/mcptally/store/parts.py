@@ -17,12 +17,12 @@ from mcptally.tables.declaration import Table
 from mcptally.tables.recordings import Recordings
 
 ARCHIVE_PART: Final = "tools"
-"""The part with the archive's tools and findings about their definitions."""
+"""The part that contains the archive's tools and the findings about their definitions."""
 EMPTY: Final = "empty"
-"""Prefix of the name of a file without rows; every table has at least one file."""
+"""Prefix of the names of files without rows; every table has at least one file."""
 
 SKIPPED: Final = "skipped"
-"""The part with findings about paths of the archive that were not read."""
+"""The part that contains the findings about paths of the archive that were not read."""
 
 _PAYLOADS: Final = frozenset({"response", "text"})
 """Columns with payloads, for which Parquet dictionaries and statistics cost more than they save."""
@@ -34,12 +34,12 @@ _MOSTLY_DISTINCT: Final = frozenset(
 """Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
 
 _FEW_ROWS: Final = 4096
-"""Number of rows below which a table is written without dictionaries: the file is about as large,
-and writing takes two thirds of the time."""
+"""Number of rows below which a table is written without dictionaries. The file is about as large as
+with dictionaries, and writing takes two thirds of the time."""
 
 _DICTIONARY_BYTES: Final = 4 << 20
-"""Maximum size of a column's dictionary in bytes, which the error texts of a row group do not
-exceed."""
+"""Maximum size of a column's dictionary in bytes: large enough for the error texts of a row group.
+"""
 
 _VALUES_AT_A_TIME: Final = 256
 """Number of values after which the writer checks a page's size. With the default of 1,024, a page
@@ -47,18 +47,18 @@ of long responses takes tens of megabytes."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """The numbers of rows written to a store."""
+    """How many rows were written to a store, by table and by outcome."""
 
     rows: dict[str, int]
-    """Maps tables to numbers of rows."""
+    """Maps each table's name to its number of rows."""
     outcomes: dict[str, int]
-    """Maps outcomes to numbers of calls."""
+    """Maps each outcome to its number of calls."""
     broken: int
     """Number of findings with severity `error` about files."""
 
 
 class PartWriter:
-    """Writes a part of each table to the work folder; rows may come in several frames."""
+    """Writes one part of each table to the work folder; the rows may arrive in several frames."""
 
     def __init__(self, work: Path, part: str) -> None:
         self.work = work
@@ -78,7 +78,7 @@ class PartWriter:
         self.files.__exit__(kind, error, trace)
 
     def write(self, table: type[Table], frame: pl.DataFrame) -> int:
-        """Write rows of a table, sorted by its key, and return their number."""
+        """Write rows of a table, sorted by the table's key, and return the number of rows."""
         data = table.frame(frame)
         order = _order(table, data)
         # Write one row group at a time: sorting and converting the whole frame would copy it twice.
@@ -91,7 +91,7 @@ class PartWriter:
         return data.height
 
     def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:
-        """Return the writer for a table; the first frame, of `rows` rows, opens the writer."""
+        """Return the table's writer; the first call, for a frame with `rows` rows, opens it."""
         writer = self.writers.get(table.name)
         if writer is None:
             target = self.work / table.name / f"{self.part}.parquet"
@@ -104,7 +104,7 @@ class PartWriter:
 
 
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
-    """Return the row indices sorted by the table's key; None if the rows are already sorted.
+    """Return the row indices sorted by the table's key, or None if the rows are already sorted.
 
     For few rows, indices are always returned, because selecting the rows builds new lists: if all
     lists are empty, polars may leave offsets beyond the end of the elements, which pyarrow rejects.
@@ -117,13 +117,13 @@ def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
-    """Write a part of a table, sorted by its key, into the work folder; return its row count."""
+    """Write a part of a table, sorted by its key, to the work folder, and return its row count."""
     with PartWriter(work, part) as writer:
         return writer.write(table, frame)
 
 
 def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.DataFrame]) -> int:
-    """Write the rows of a part that the filter `keep` selects; return their count."""
+    """Copy the rows of a part for which the filter `keep` is true, and return their number."""
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = 0
     with pq.ParquetFile(source) as file:
@@ -141,12 +141,12 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
 
 
 _COPIED_BYTES: Final = 32 << 20
-"""Uncompressed size of the rows that `copy_part` copies at a time, as one row group. Peak memory is
-a few times as much."""
+"""Uncompressed size of the row groups that `copy_part` copies one at a time. Its peak memory is a
+few times this size."""
 
 
 def _rows_at_a_time(part: pq.FileMetaData) -> int:
-    """Return how many rows of a part take about `_COPIED_BYTES`."""
+    """Return how many rows of a part have an uncompressed size of about `_COPIED_BYTES`."""
     size = sum(part.row_group(number).total_byte_size for number in range(part.num_row_groups))
     return max(1, min(ROW_GROUP, int(part.num_rows) * _COPIED_BYTES // max(1, int(size))))
 
@@ -154,13 +154,18 @@ def _rows_at_a_time(part: pq.FileMetaData) -> int:
 _FILTERED: Final = frozenset(
     {"server", "tool", "recording", "session", "seq", "requested_at", "at", "outcome", "rule", "id"}
 )
-"""Columns by which queries filter; their statistics let a reader skip row groups."""
+"""Columns by which queries filter. They get statistics, so that a reader can skip row groups."""
 
 ROW_GROUP: Final = 50_000
 
 
 def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
-    """Return writer options for these columns; `rows` is the number of rows in the first frame."""
+    """Return the Parquet writer's options for a table.
+
+    Args:
+        names: names of the table's columns.
+        rows: number of rows in the first frame.
+    """
     repeating = [name for name in names if name not in _PAYLOADS | _MOSTLY_DISTINCT]
     return {
         "version": "2.6",
@@ -176,7 +181,7 @@ def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
 
 
 def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> None:
-    """Write a part's summary (rows by kind) to the folder `SUMMARIES` of the work folder."""
+    """Write a part's summary to the work folder, in one Parquet file per kind of summary."""
     for kind, frame in frames.items():
         target = work / SUMMARIES / kind / f"{part}.parquet"
         target.parent.mkdir(exist_ok=True)
@@ -184,14 +189,14 @@ def write_summary(work: Path, part: str, frames: Mapping[str, pl.DataFrame]) -> 
 
 
 def remove_orphan_summaries(work: Path) -> None:
-    """Remove from a work folder the summaries of partitions that were not finished."""
+    """Remove the summaries of unfinished partitions from a work folder."""
     for path in (work / SUMMARIES).rglob("*.parquet"):
         if not (work / Recordings.name / path.name).exists():
             path.unlink()
 
 
 def part_files(work: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the name and path of each Parquet file in a work folder's subfolders."""
+    """Yield the relative name and the path of each Parquet file in a work folder."""
     for name in (*(table.name for table in TABLES), SUMMARIES):
         for path in sorted((work / name).rglob("*.parquet")):
             yield path.relative_to(work).as_posix(), path

@@ -1,4 +1,4 @@
-"""Checks that a store contains only plain files and folders, no links or devices."""
+"""Checks that a store contains only plain files and folders, and no links or devices."""
 
 import os
 from pathlib import Path
@@ -7,9 +7,9 @@ from mcptally.errors import StoreError, as_argument
 
 
 def require_plain_files(folder: Path) -> None:
-    """Check that everything in a store, at any depth, is a plain file or folder.
+    """Check that a store contains, at any depth, only plain files and folders.
 
-    The store's own folder may be a symbolic link: the caller named it.
+    The store's own folder may be a symbolic link, because the caller named it.
 
     Raises:
         StoreError: the store contains a symbolic link, a named pipe, a socket or a device.

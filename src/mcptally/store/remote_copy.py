@@ -1,9 +1,9 @@
-"""Handles a store at a URL: a run works on a local copy and uploads it at the end.
+"""Handles a store at a URL: a run works on a local copy, which is uploaded at the end.
 
-As in a folder, new files get new names, a PUT of `store.json` makes them live, and files that are
-no longer listed are removed afterwards. A bucket cannot be locked. On S3 the PUT is conditional: it
-fails if another run has published since the copy was made. On other services, the version of
-`store.json` is checked immediately before writing.
+As in a local store, new files get new names, replacing `store.json` makes them live, and files that
+are no longer listed are removed afterwards. A bucket cannot be locked. On S3 the upload of
+`store.json` is a conditional PUT: it fails if another run has published since the copy was made. On
+other services, the version of `store.json` is checked immediately before the upload.
 """
 
 import contextlib
@@ -22,18 +22,18 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript import remote
 
 LEFT_OVER: Final = datetime.timedelta(days=1)
-"""Age after which unlisted files are removed; newer files may belong to an ongoing upload."""
+"""Age above which unlisted files are removed; newer files may belong to an ongoing upload."""
 
 
 @contextlib.contextmanager
 def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
-    """Yield the folder to work on for the store at `out`.
+    """Yield a local folder in which a run can work on the store at `out`.
 
-    The folder is `out` itself or, for a URL, a copy that is uploaded at the end.
+    For a folder, this is `out` itself. For a URL, it is a local copy, which is uploaded at the end.
 
     Args:
         out: a folder or a URL.
-        full: whether the run reuses no rows of the existing store.
+        full: whether the run rebuilds the store without reusing rows.
 
     Raises:
         StoreError: the URL contains something other than a store, or another run published
@@ -58,18 +58,18 @@ def local_copy(out: str | Path, *, full: bool = False) -> Iterator[Path]:
 
 
 class _Downloaded(NamedTuple):
-    """The state of the store at the URL when it was copied."""
+    """The state of the store at a URL when it was downloaded."""
 
     version: str | None
     """Version of `store.json`; None if it did not exist."""
     files: dict[str, str]
-    """The copied files, with their digests."""
+    """Maps the names of the downloaded files to their digests."""
     listed: set[str]
-    """The files that `store.json` lists."""
+    """Names of the files that `store.json` lists."""
 
 
 def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
-    """Copy the store at a URL into a folder."""
+    """Download the store at a URL to a folder; with `full`, download no rows."""
     there = remote_folder.list_names(url)
     if MANIFEST not in there:
         if others := [name for name in there if not _is_of_store(name)]:
@@ -90,7 +90,7 @@ def _download(url: str, folder: Path, *, full: bool) -> _Downloaded:
 
 
 def _listed(folder: Path) -> set[str]:
-    """Return the files that `store.json` lists, even if another version of mcptally wrote it."""
+    """Return the names of files that `store.json` lists, even if another version wrote it."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, RecursionError):
         names = set(json.loads((folder / MANIFEST).read_bytes()).get("parts", {}))
         return {name for name in names if _is_of_store(name) and ".." not in name.split("/")}
@@ -113,7 +113,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
     ) != before.version or not remote_folder.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
-        remote_folder.remove(url, new)  # other runs use other file names
+        remote_folder.remove(url, new)  # another run's files have other names
         raise StoreError(
             f"{url}: another run has published there since this one began, and its store was kept; "
             "score again"
@@ -122,7 +122,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
 
 
 def _sweep(url: str, listed: set[str], before: set[str]) -> None:
-    """Remove the files of the previous store, and old files of unfinished runs."""
+    """Remove the files of the previous store, and old leftovers of unfinished runs."""
     ages = remote_folder.ages(url)
     old = {name for name, age in ages.items() if _is_of_store(name) and age > LEFT_OVER}
     unused = ((before & ages.keys()) | old) - listed - {MANIFEST}
@@ -133,5 +133,5 @@ _STORE_FOLDERS: Final = frozenset({*(table.name for table in TABLES), SUMMARIES,
 
 
 def _is_of_store(name: str) -> bool:
-    """Return whether a name is a possible name of a file in a store."""
+    """Return whether a file with this relative name could belong to a store."""
     return name.partition("/")[0] in _STORE_FOLDERS

@@ -1,4 +1,4 @@
-"""Lists, copies and removes the files of a folder at a URL."""
+"""Lists, uploads, downloads and removes the files in a folder at a URL."""
 
 import datetime
 import hashlib
@@ -11,7 +11,7 @@ from mcptally.transcript.remote import changed_at, is_s3, reaching, resolve
 
 
 def list_names(url: str) -> list[str]:
-    """Return the paths of all files below a URL, relative to it, sorted.
+    """Return the paths of all files under a URL, relative to the URL and sorted.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -25,7 +25,7 @@ def list_names(url: str) -> list[str]:
 
 
 def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
-    """Copy files from a folder to the same relative paths below a URL; each copy is atomic.
+    """Upload files from a folder to the same relative paths under a URL; each upload is atomic.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -40,7 +40,9 @@ def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
 
 
 def version(url: str, name: str) -> str | None:
-    """Return the version of a file below a URL: ETag (S3) or SHA-256; None if missing.
+    """Return the version of the file `name` under a URL: its ETag on S3, else its SHA-256.
+
+    The version of a missing file is None.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -57,10 +59,19 @@ def version(url: str, name: str) -> str | None:
 
 
 def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) -> bool:
-    """Upload a file below a URL if the current version is `before`; return whether it was.
+    """Upload a file, provided that the file at the URL still has the version `before`.
 
-    `before` is a result of `version`. On S3 the request is conditional (`If-Match`,
-    `If-None-Match`). Other protocols have no conditions: the file is always uploaded.
+    On S3 the request is conditional (`If-Match`, `If-None-Match`). Other protocols have no
+    conditional requests: the file is always uploaded.
+
+    Args:
+        file: the local file.
+        url: the URL of the folder.
+        name: the file's path relative to the URL.
+        before: an earlier result of `version`.
+
+    Returns:
+        Whether the file was uploaded.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -83,11 +94,11 @@ def upload_if_unchanged(file: Path, url: str, name: str, *, before: str | None) 
 _REFUSED: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "NoSuchKey"}
 )
-"""S3's error codes for a PUT whose condition is not met."""
+"""Error codes of S3 for a conditional PUT whose condition is not met."""
 
 
 def ages(url: str) -> dict[str, datetime.timedelta]:
-    """Map the relative path of each file below a URL to the file's age; zero if unknown.
+    """Map the relative path of each file under a URL to the file's age; zero if unknown.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -106,7 +117,7 @@ def ages(url: str) -> dict[str, datetime.timedelta]:
 
 
 def download(url: str, folder: Path, parts: Sequence[str]) -> None:
-    """Download files from below a URL to the same relative paths in a folder.
+    """Download files with these relative paths from a URL to a folder.
 
     Raises:
         McptallyError: the URL cannot be reached.
@@ -120,7 +131,7 @@ def download(url: str, folder: Path, parts: Sequence[str]) -> None:
 
 
 def remove(url: str, parts: Sequence[str]) -> None:
-    """Remove files below a URL, given their relative paths.
+    """Remove the files with these relative paths under a URL.
 
     Raises:
         McptallyError: the URL cannot be reached.

@@ -1,4 +1,4 @@
-"""Describes the files of an archive as recorded in a store: size, digest and state when read."""
+"""Describes an archive's files as a store records them: size, digest and state when read."""
 
 import hashlib
 import time
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mcptally.transcript.files import Digests
 
 TIMESTAMP_MARGIN_NS: Final = 2_000_000_000
-"""Nanoseconds within which two changes to a file may get the same time, because file systems have
-coarse clocks."""
+"""Time in nanoseconds within which two changes to a file may get the same timestamp, because the
+clocks of file systems are coarse."""
 
 
 class SourceFile(msgspec.Struct, frozen=True, gc=False):
@@ -30,21 +30,22 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
     size: int
     sha256: str
     stat: tuple[int, ...] | None = None
-    """`mtime_ns`, `ctime_ns` and inode: a file with the same values is unchanged. None if a later
-    change might not change the values."""
+    """`mtime_ns`, `ctime_ns` and inode of the file, which change with its content. None if a later
+    change might leave them the same."""
     whole: bool = True
     """False if the file changed while it was read, so that the next run reads it again."""
     unread: float = 0.0
-    """The share of the file that could not be read."""
+    """The share of the file that could not be read, from 0 to 1."""
     fault: str = ""
-    """Description of the first unreadable part, with its line; empty if the whole file was read."""
+    """Description of the first unreadable part, with its line; empty if all of the file was read.
+    """
 
     def as_share(self, share: float) -> Self:
-        """Return the record for a part of the file, which is `share` of the whole file."""
+        """Scale the unread share of a part by `share`, the part's share of the whole file."""
         return msgspec.structs.replace(self, unread=round(share * self.unread, 6))
 
     def with_rest(self, other: Self) -> Self:
-        """Return the record for this part of the file and the next part combined."""
+        """Combine the record for this part of the file with the record for the next part."""
         return msgspec.structs.replace(
             other,
             stat=self.stat if self.stat == other.stat else None,
@@ -63,7 +64,7 @@ def digest_of(path: Path) -> str:
 
 
 def unread_of(sources: Collection[SourceFile]) -> Unread | None:
-    """Summarize which parts of the files could not be read; None if everything was read."""
+    """Summarize which parts of the files could not be read; return None if everything was read."""
     if not any(each.fault for each in sources):
         return None
     return summarize(UnreadFile(each.file, each.size, each.unread, each.fault) for each in sources)
@@ -79,13 +80,13 @@ class FileState(NamedTuple):
 
 
 def identity_of(path: Path) -> tuple[int, int, int, int]:
-    """Return size, mtime, ctime and inode of a file, as in `FileState.identity`."""
+    """Return a file's size, mtime, ctime and inode, as in `FileState.identity`."""
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
 def file_state(path: Path) -> FileState:
-    """Return a file's current state; for a missing file, all zeros and not stable."""
+    """Return a file's current state; for a missing file, all zeros and unstable."""
     try:
         identity = identity_of(path)
     except OSError:
@@ -96,7 +97,7 @@ def file_state(path: Path) -> FileState:
 def source_of(
     path: Path, before: FileState | None = None, digests: "Digests | None" = None
 ) -> SourceFile:
-    """Return the record for a file of the archive, with size and SHA-256.
+    """Return the record that a store keeps for a file of the archive.
 
     Args:
         path: the file.

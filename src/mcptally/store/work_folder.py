@@ -35,32 +35,32 @@ from mcptally.tables.all_tables import TABLES
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """How a store was made: rules, program, selection, and other facts for the manifest."""
+    """How a store was made: with which rules, program, selection and reviews."""
 
     rules: str = "default"
     """Digest of the rules and scenarios in force."""
     payloads: bool = True
     code: str = ""
-    """Digest of the program: another version may judge differently."""
+    """Digest of the program's code: another version may judge calls differently."""
     as_scored: Sequence[str] = ()
-    """Recordings that needed scoring again but whose files were not available."""
+    """Recordings that should have been scored again, but whose files were not available."""
     by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
-    """The part of the archive that was scored; None for the whole archive."""
+    """The part of the archive that was selected for scoring; None for the whole archive."""
     own_rules: str = ""
     """The user's rules as TOML text, which `show` needs to explain a call."""
     reviews_file: str | None = None
-    """The file of reviewers' answers."""
+    """Path of the file with the reviewers' answers."""
     started_in: str | None = None
     """The folder to which the paths of the transcripts are relative."""
     reviews: Sequence[Any] = ()
-    """The answers with which the rows were scored."""
+    """The review answers that were applied to the rows."""
 
 
 @contextlib.contextmanager
 def working(folder: Path) -> Iterator[Path]:
-    """Yield an empty work folder inside the store at `folder`, locked for this run.
+    """Lock the store at `folder` for this run, and yield an empty work folder inside it.
 
     Raises:
         StoreError: the folder contains something other than a store, another run is using it,
@@ -90,7 +90,7 @@ def working(folder: Path) -> Iterator[Path]:
 
 
 def create_work_folder(folder: Path) -> Path:
-    """Return a new work folder inside the store at `folder`."""
+    """Create a new work folder inside the store at `folder`."""
     # Use a new name: a process that outlives its run must not write into the next work folder.
     work = folder / WORK / secrets.token_hex(4)
     (work / SUMMARIES).mkdir(parents=True)
@@ -114,7 +114,7 @@ def _require_store_or_empty(folder: Path) -> None:
 
 
 def remove_unlisted(folder: Path) -> list[Path]:
-    """Remove the files that the manifest does not list; return files that could not be removed.
+    """Remove the files that the manifest does not list, and return those that could not be removed.
 
     Unlisted files belong to the previous store or to killed runs. The caller must hold the store's
     lock. Without a readable manifest, only work folders are removed.
@@ -140,7 +140,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
 
 
 def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
-    """Yield unlisted files in a store's folders, and each empty folder after its content."""
+    """Yield the unlisted files in a store's folders, and each subfolder after its files."""
     for name in (*(table.name for table in TABLES), SUMMARIES, MASKED):
         place = folder / name
         if place.is_symlink():
@@ -157,13 +157,13 @@ def _unlisted(folder: Path, listed: Collection[str]) -> Iterator[Path]:
 
 
 def _copied_from(name: Path) -> Path:
-    """Return the name of the original of a masked file or folder; other names are unchanged."""
+    """Return the name of the file from which a masked copy was made; keep other names unchanged."""
     return Path(*name.parts[2:]) if name.parts[0] == MASKED else name
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Lock a store for this process; the system releases the lock when the process exits."""
+    """Lock a store for this process; the lock is released when the process exits."""
     file = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -186,7 +186,7 @@ def publish(
     made: Provenance,
     kept: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """Move the parts of the work folder into the store and replace its manifest.
+    """Move the parts from the work folder into the store, and replace the store's manifest.
 
     Readers see the previous store until `store.json` is replaced. The new files and the manifest
     are on disk when this function returns; `remove_unlisted` then removes the old files.
@@ -195,9 +195,9 @@ def publish(
         folder: the store.
         work: the folder from `working`, with the written parts.
         sources: the archive's files.
-        rows: table name → number of rows in the new store.
-        made: the rows' provenance.
-        kept: files that stay in the store, with their manifest entries.
+        rows: maps each table's name to its number of rows in the new store.
+        made: how the rows were made.
+        kept: maps files that stay in the store to their manifest entries.
     """
     kept_tables = {name.rpartition("/")[0] for name in kept}
     for table in TABLES:

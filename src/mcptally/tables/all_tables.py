@@ -1,4 +1,4 @@
-"""Lists the tables of a store."""
+"""Lists all tables that a store contains."""
 
 from typing import Final
 
@@ -30,4 +30,4 @@ TABLES: Final[tuple[type[Table], ...]] = (
     UiErrors,
     Usage,
 )
-"""All tables of a store."""
+"""All tables of a store, as classes."""

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 
 def series_from_arrow(array: pa.Array) -> pl.Series:
-    """Return a series of an array's values, without copying them."""
+    """Return a polars series that shares the array's memory."""
     return pl.Series(array)
 
 
 def series_from_numpy(values: npt.NDArray[Any], name: str = "") -> pl.Series:
-    """Return a series with a copy of an array of numbers or booleans."""
+    """Return a polars series with a copy of an array of numbers or booleans."""
     return pl.Series(name, values.copy())  # polars would share the array's memory
 
 
 def indices(rows: npt.NDArray[np.integer[Any]]) -> pl.Series:
-    """Return row numbers in polars' index type."""
+    """Return a series of row numbers, cast to the type of polars' own row index."""
     return pl.Series(rows.astype(np.uint32))

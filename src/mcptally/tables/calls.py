@@ -8,7 +8,7 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, Verdict
 
 
 def _one_of(values: Iterable[str]) -> str:
-    """Return the values as a phrase: `a`, `b` or `c`."""
+    """Join the values into a phrase such as "`a`, `b` or `c`"."""
     *most, last = (f"`{value}`" for value in values)
     return f"{', '.join(most)} or {last}"
 

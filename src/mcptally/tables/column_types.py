@@ -1,7 +1,7 @@
 """Names column types without importing polars.
 
-`mcptally query` needs the names of tables and columns, but not polars, whose import takes as long
-as the rest of the command.
+`mcptally query` needs the names of tables and columns, but not polars: importing polars would
+double the command's run time.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class ColumnType(msgspec.Struct, frozen=True):
-    """A polars type that is looked up on use."""
+    """The name of a polars type and its arguments; the type itself is looked up on first use."""
 
     name: str
     """Name of a polars class."""
     arguments: "tuple[str | ColumnType, ...]" = ()
-    """The arguments of the class's constructor."""
+    """Arguments for the class's constructor."""
 
     @property
     def dtype(self) -> "pl.DataType":
-        """The polars type."""
+        """The polars type that the name and arguments describe."""
         import polars as pl  # noqa: PLC0415  (see above)
 
         given = [each.dtype if isinstance(each, ColumnType) else each for each in self.arguments]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Column:
-    """A column of a table: name, type, meaning, and unit (may be empty)."""
+    """A column of a table, with its name, type, meaning and unit; the unit may be empty."""
 
     __slots__ = ("kind", "meaning", "name", "unit")
 
@@ -45,16 +45,16 @@ class Column:
 
     @property
     def col(self) -> "pl.Expr":
-        """The column as an expression."""
+        """The polars expression that selects this column."""
         import polars as pl  # noqa: PLC0415  (see `column_types`)
 
         return pl.col(self.name)
 
 
 class Aggregate(Column):
-    """A column of `Usage`: a value, and the function that aggregates it over calls.
+    """A column of `Usage`: an SQL value, and the function that aggregates it over calls.
 
-    `tables.usage_sums` makes SQL and polars expressions from these declarations.
+    `tables.usage_sums` generates SQL and polars expressions from these declarations.
     """
 
     __slots__ = ("how", "value")
@@ -132,7 +132,7 @@ class StageTable:
 
     @classmethod
     def empty(cls) -> "pl.DataFrame":
-        """Return the table without rows."""
+        """Return an empty table with the declared columns."""
         return cls._empty().clone()
 
     @classmethod
@@ -144,7 +144,7 @@ class StageTable:
 
     @classmethod
     def shared_with(cls, other: type["StageTable"]) -> list[str]:
-        """Return the names of the columns that have the same declaration in `other`."""
+        """Return the names of the columns that this table and `other` declare identically."""
         theirs = other.columns()
         return [name for name, column in cls.columns().items() if theirs.get(name) is column]
 
@@ -154,13 +154,13 @@ class Table(StageTable):
 
     name: ClassVar[str]
     key: ClassVar[tuple[str, ...]]
-    """The columns that identify a row and by which rows are sorted."""
+    """Names of the columns that identify a row; rows are sorted by these columns."""
 
     @classmethod
     def frame(cls, data: "pl.DataFrame") -> "pl.DataFrame":
         """Return `data` with exactly this table's columns and types.
 
-        Missing columns are filled with null; columns that the table lacks are dropped.
+        Missing columns are filled with null; columns that this table does not declare are dropped.
         """
         import polars as pl  # noqa: PLC0415
 
@@ -178,7 +178,7 @@ class Table(StageTable):
 
     @classmethod
     def described(cls, schema: "pa.Schema") -> "pa.Schema":
-        """Return the Arrow `schema` with `meaning` and `unit` in the metadata of each field."""
+        """Add each column's `meaning` and `unit` to the field metadata of an Arrow schema."""
         import pyarrow as pa  # noqa: PLC0415
 
         fields = []

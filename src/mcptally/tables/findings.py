@@ -43,7 +43,7 @@ class Findings(Table):
 
 
 class Finding(NamedTuple):
-    """A single finding, for code that makes findings one at a time."""
+    """A single finding, for code that reports findings one at a time instead of building frames."""
 
     rule: str
     severity: Severity
@@ -56,7 +56,7 @@ class Finding(NamedTuple):
 
 
 def findings_frame(rows: Sequence[Finding]) -> "pl.DataFrame":
-    """Return findings as a frame with all columns of `Findings`."""
+    """Build a frame with all columns of `Findings` from single findings."""
     import polars as pl  # noqa: PLC0415  (see `column_types`)
 
     columns: Iterable[Any] = zip(*rows, strict=True) if rows else [()] * len(Finding._fields)

@@ -2,8 +2,8 @@
 
 `pl.format` panics (polars 2.1.0: `assertion failed: i < self.len()`) on a column with an empty
 chunk before the last chunk, because it takes the first value of each chunk without checking that
-the chunk has a value. Empty chunks are common: a join makes a chunk per thread, `shift` and `diff`
-make a chunk for the rows that they add, and a filter keeps a chunk although it drops all its rows.
+the chunk has a value. Empty chunks are common: a join makes one chunk per thread, `shift` and
+`diff` make a chunk for the rows that they add, and a filter keeps chunks whose rows it drops.
 `pl.concat_str` works with any chunks. Ruff forbids `pl.format` everywhere (`banned-api` in
 pyproject.toml); see docs/design/pipeline.md.
 """
@@ -12,7 +12,9 @@ import polars as pl
 
 
 def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
-    """Return an expression for `template` with a value for each `{}`; null if a value is null.
+    """Return an expression that replaces each `{}` in `template` by a value.
+
+    The result is null in rows where any value is null.
 
     Args:
         template: text with one `{}` per value; braces have no other meaning.
@@ -31,7 +33,9 @@ def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
 
 
 def counted(value: str | pl.Expr, singular: str, plural: str) -> pl.Expr:
-    """Return an expression for a count and its noun: `1 event`, `2 events`; null stays null.
+    """Return an expression for a count with its noun, such as `1 event` or `2 events`.
+
+    A null count stays null.
 
     Args:
         value: column name or expression for the count.

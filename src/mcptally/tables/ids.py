@@ -19,13 +19,13 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 def digest(text: str | bytes) -> str:
-    """Return the BLAKE2b digest (64 bits) of a text as 16 hex digits."""
+    """Return the 64-bit BLAKE2b digest of a text as 16 hex digits."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def digests(texts: pl.Series) -> pl.Series:
-    """Return the `digest` of every value; null stays null. Distinct values are hashed once."""
+    """Return the `digest` of every value; hash each distinct value once. Null stays null."""
     distinct = texts.unique().drop_nulls()
     return texts.replace_strict(
         distinct, pl.Series([digest(t) for t in distinct], dtype=pl.String), default=None
@@ -35,11 +35,11 @@ def digests(texts: pl.Series) -> pl.Series:
 def call_ids(
     recording: pl.Series, is_s2c: pl.Series, seq: pl.Series, index: pl.Series
 ) -> pl.Series:
-    """Return call ids: 16 hex digits from recording, direction, seq and index.
+    """Compute a call id (16 hex digits) from each call's recording, direction, seq and index.
 
     The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014), in
-    one pass over entire columns. If several calls in a damaged archive have the same numbers, all
-    calls except the first get another id.
+    one pass over entire columns. If several calls in a damaged archive have the same recording,
+    direction, seq and index, all of them except the first get another id.
     """
     distinct = recording.unique()
     seeds = pl.Series([int(digest(name), 16) for name in distinct], dtype=pl.UInt64)

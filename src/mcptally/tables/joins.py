@@ -8,7 +8,7 @@ from mcptally.tables.queries import run_query
 def left_join_columns(
     rows: pl.DataFrame, other: pl.DataFrame | pl.LazyFrame, *on: str
 ) -> pl.DataFrame:
-    """Return `rows` with the columns of `other` for the same keys (a left join in order).
+    """Add the columns of `other` to the rows with the same keys (a left join that keeps row order).
 
     `DataFrame.join` copies the columns of both sides. This function copies only the columns of
     `other`, which saves time if `rows` has a hundred columns and long texts.
@@ -38,9 +38,9 @@ def left_join_columns(
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """Return `rows` sorted, nulls last.
+    """Return `rows` sorted by the columns `by`, nulls last.
 
-    Rows that are already in order (the usual case) are not copied.
+    Rows that are already in order (the usual case) are returned without copying.
     """
     order = rows.select(pl.arg_sort_by(by, nulls_last=True)).to_series()
     return rows if order.is_sorted() else rows[order]

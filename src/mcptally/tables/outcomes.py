@@ -26,17 +26,17 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
         "no_response": "it was never answered",
     }
 )
-"""Maps outcomes of calls to descriptions."""
+"""Maps each outcome of a call to its description."""
 
 MARKED_ERRORS: Final = ("tool_error", "protocol_error")
-"""Outcomes whose answer is marked as an error."""
+"""Outcomes of calls whose answer is marked as an error."""
 ERRORS: Final = (*MARKED_ERRORS, "hidden_error")
-"""Outcomes whose answer reports an error."""
+"""Outcomes of calls whose answer reports an error, marked or not."""
 UNANSWERED: Final = ("timeout", "no_response")
 FAILED: Final = (*ERRORS, *UNANSWERED)
 """Outcomes of calls that get a verdict."""
 ENDED: Final = ("ok", *FAILED)
-"""Outcomes that `success_rate` counts."""
+"""Outcomes of the calls that are counted in `success_rate`."""
 UNSUCCESSFUL: Final = (*FAILED, "cancelled")
 """Outcomes of calls that did not get the requested result."""
 UNFINISHED: Final = ("cancelled", "input_required", "task")
@@ -52,24 +52,25 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "unfinished": UNFINISHED,
     }
 )
-"""Maps names of groups to outcomes, for SQL macros such as `_failed(outcome)`."""
+"""Maps each group's name to its outcomes; SQL macros such as `_failed(outcome)` are made from it.
+"""
 
 
 class Verdict(enum.StrEnum):
-    """Who is at fault for a failed call."""
+    """The kind of a failure."""
 
     BUSINESS = "business"
     """The tool worked and rejected this request."""
     TOOL_FAILURE = "tool_failure"
     """The server is at fault, and no other request would have succeeded."""
     INFRASTRUCTURE = "infrastructure"
-    """The network failed, the call timed out, or an upstream service or a dependency is down."""
+    """The network failed, the call timed out, or a service that the tool depends on is down."""
     AMBIGUOUS = "ambiguous"
-    """The text does not name the cause."""
+    """The error text does not name the cause."""
 
 
 UNFORESEEABLE: Final = (Verdict.INFRASTRUCTURE, Verdict.AMBIGUOUS)
-"""Verdicts about failures that show nothing about the request or the tool."""
+"""Verdicts for failures that say nothing about the request or the tool."""
 
 VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
@@ -79,7 +80,7 @@ VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
         Verdict.AMBIGUOUS: "the call does not show who is at fault",
     }
 )
-"""Maps verdicts to their meaning for the recipient of the call."""
+"""Maps each verdict to its meaning; `{}` stands for what was called, such as a tool."""
 
 
 RESULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -92,7 +93,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
         "open": "cancelled, unfinished or unknown",
     }
 )
-"""Maps the result of a call (it worked, it failed with a verdict, or unknown) to words."""
+"""Maps a call's result (`ok`, the verdict of a failure, or unknown) to its wording in output."""
 
 
 class Fault(enum.StrEnum):
@@ -116,7 +117,7 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
         Fault.NETWORK: "the network",
     }
 )
-"""Maps faults to their meaning."""
+"""Maps each fault to its meaning."""
 
 START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
     {
@@ -132,24 +133,24 @@ START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
         "no_answer": (Fault.TOOL, "no answer within 5 s"),
     }
 )
-"""Maps each reason why a server failed to start to the party at fault and the reason's meaning."""
+"""Maps each reason for a failed server start to the party at fault and the reason's meaning."""
 
 UNKNOWN: Final = "unknown"
-"""The word for an unknown (null) fault."""
+"""The word shown for an unknown (null) fault."""
 
 ANSWERED_BY_CLIENT: Final[Mapping[Fault, Fault]] = MappingProxyType(
     {Fault.CALLER: Fault.TOOL, Fault.TOOL: Fault.CLIENT}
 )
-"""Maps a fault to the party that it means if the server made the call and the client answered it;
-other faults stay the same."""
+"""Maps a fault to the party at fault when the server made the request and the client answered.
+Faults that are not listed stay the same."""
 
 
 class Reason(NamedTuple):
-    """A sub-class of a verdict."""
+    """The verdict and the usual fault that a reason implies."""
 
     verdict: Verdict
     fault: Fault | None
-    """The fault, unless the rule with this reason sets another fault."""
+    """The fault for this reason, unless the matching rule sets another fault; None if unknown."""
 
 
 _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
@@ -174,11 +175,11 @@ _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
     {name: Reason(*key) for key, names in _REASONS.items() for name in names.split()}
 )
-"""All reasons in the shipped rules; a user's rules may define more."""
+"""All reasons used by the shipped rules; a user's rules may define more."""
 
 
 def fault_of(reason: str, fault: str = "") -> str | None:
-    """Return the fault for a failure with this reason, unless its rule sets `fault`."""
+    """Return who is at fault for a failure: `fault` if the rule sets it, else by the reason."""
     if fault:
         return None if fault == UNKNOWN else fault
     known = REASONS.get(reason)
@@ -186,20 +187,20 @@ def fault_of(reason: str, fault: str = "") -> str | None:
 
 
 def sql_list(values: Iterable[str]) -> str:
-    """Return values as an SQL list for `IN`, such as `('ok', 'timeout')`."""
+    """Format values as an SQL list for `IN`, such as `('ok', 'timeout')`."""
     return "(" + ", ".join(f"'{value}'" for value in values) + ")"
 
 
 def is_verdict(verdict: Verdict) -> str:
-    """Return the SQL condition for calls with a verdict.
+    """Return the SQL condition that a call has this verdict.
 
-    It uses no macros, because users run it too.
+    The condition uses no macros, because it is also shown to users, who run it elsewhere.
     """
     return f"verdict = '{verdict}'"
 
 
 def sql_macros() -> dict[str, str]:
-    """Return the SQL macros for groups, verdicts and start failures, by name, such as `_failed`."""
+    """Map macro names such as `_failed` to SQL, for groups, verdicts and start failures."""
     groups = {
         f"_{name}": f"-- Outcomes of the group {name}.\n-- Value of: outcome\n"
         f"outcome IN {sql_list(members)}"

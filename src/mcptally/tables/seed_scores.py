@@ -57,7 +57,7 @@ _INTERPRETATIONS: Final = {
 
 
 def _add_seed_columns() -> None:
-    """Declare the columns of the seed score, once per interpretation."""
+    """Declare the columns of the seed score once for each interpretation."""
     columns = {
         "classification": Column(STRING, "Classification; null where the original program throws."),
         "confidence": Column(FLOAT64, "Confidence in the classification.", "percent"),
@@ -87,4 +87,4 @@ INTERPRETATION_COLUMNS: Final = tuple(
     for name in SeedScores.columns()
     if name.startswith(tuple(f"{each}_" for each in _INTERPRETATIONS))
 )
-"""Names of the seed score's columns: `seed_*`, then `inspector_*`."""
+"""Names of the columns that depend on the interpretation: `seed_*`, then `inspector_*`."""

@@ -1,4 +1,4 @@
-"""Declares the tables that pipeline stages pass to each other and that no store contains.
+"""Declares the tables that pipeline stages pass to each other but that no store contains.
 
 Before a stage passes a frame on, it selects the declared columns with `StageTable.select`. So a
 missing or misspelt column raises an error in its own stage, and unneeded columns take no memory.
@@ -20,14 +20,14 @@ _S, _I, _B, _F = pl.String, pl.Int64, pl.Boolean, pl.Float64
 _U = pl.UInt32
 _NS = "ns since 1970"
 TIME: Final = column_types.TIME.dtype
-"""The polars type of `column_types.TIME`."""
+"""The polars type of `column_types.TIME` columns."""
 
 
 # --- from `gather` to `finish`, one partition ----------------------------------------------------
 
 
 class ReplyContent(StageTable):
-    """The content of a result or error."""
+    """The parsed content of each reply's result or error."""
 
     response = Calls.response
     is_error = Column(_S, "JSON text of the result's `isError`.")
@@ -48,7 +48,7 @@ class ReplyContent(StageTable):
 
 
 class GatheredCalls(ReplyContent):
-    """The calls of a partition, paired and not yet judged."""
+    """The calls of a partition, paired with their replies but not yet judged."""
 
     call_id = Calls.call_id
     pos = Column(_U, "Place of the request among the messages of its partition.")
@@ -123,7 +123,7 @@ class Validated(GatheredCalls):
 
 
 class Evidenced(Validated):
-    """Validated calls with facts from the archive about other calls to the tool and server."""
+    """Validated calls, with facts about other calls to the same tool and server in the archive."""
 
     concurrent_failure_share = Column(
         _F, "Share of failures among the concurrent calls to the server's other tools."
@@ -136,7 +136,7 @@ class Evidenced(Validated):
 
 
 class Judged(Evidenced):
-    """Calls with scenario, final outcome and, for failures, the verdict."""
+    """Calls with their scenario, final outcome and, if they failed, verdict."""
 
     scenario = SeedScores.scenario
     scenario_source = SeedScores.scenario_source
@@ -154,7 +154,7 @@ class Judged(Evidenced):
 
 
 class NormalisedErrors(StageTable):
-    """The error of a failed call in normal form."""
+    """The normalised form of each failed call's error."""
 
     error_category = Calls.error_category
     error_code_name = Calls.error_code_name
@@ -166,7 +166,7 @@ class NormalisedErrors(StageTable):
 
 
 class Scored(Judged, NormalisedErrors):
-    """Judged calls with seed scores, attempts, normalised errors and earlier validations."""
+    """Judged calls, with seed scores, attempts, normalised errors and earlier validations."""
 
     attempt_of = Calls.attempt_of
     attempt = Calls.attempt
@@ -181,7 +181,7 @@ for _name in INTERPRETATION_COLUMNS:
 
 
 class GatheredMessages(StageTable):
-    """The messages of a partition, each with its call."""
+    """The messages of a partition, each with the id of its call."""
 
     recording = Messages.recording
     seq = Messages.seq
@@ -203,7 +203,7 @@ class GatheredMessages(StageTable):
 
 
 class GatheredRecordings(StageTable):
-    """A partition's `recordings` table without the number of findings."""
+    """The `recordings` table of a partition, before its findings are counted."""
 
 
 for _name, _column in Recordings.columns().items():
@@ -237,7 +237,7 @@ class Listings(StageTable):
 
 
 class Timeline(StageTable):
-    """The listings in the whole archive at which a tool's definition changes."""
+    """One row per listing, anywhere in the archive, that changes a tool's definition."""
 
     server = Listings.server
     tool = Listings.tool
@@ -261,7 +261,7 @@ class Definitions(StageTable):
 
 
 class ArgumentCombinations(StageTable):
-    """Counts of calls to a tool with the same combination of argument names, by recording."""
+    """Number of calls per recording, tool and combination of argument names."""
 
     recording = Calls.recording
     server = Calls.server
@@ -290,7 +290,7 @@ class DryRuns(StageTable):
 
 
 class ErrorForms(StageTable):
-    """Counts of a server's errors in each form, by recording."""
+    """Number of a server's errors per recording and form."""
 
     recording = Calls.recording
     server = Calls.server
@@ -299,7 +299,7 @@ class ErrorForms(StageTable):
 
 
 class CallsByMinute(StageTable):
-    """Counts of calls and failed calls, by recording, tool and minute."""
+    """Number of calls and of failed calls per recording, tool and minute."""
 
     recording = Calls.recording
     server = Calls.server
@@ -310,7 +310,7 @@ class CallsByMinute(StageTable):
 
 
 class ResultForms(StageTable):
-    """Counts of a tool's results in each form, and of its failed calls, by recording."""
+    """Number of a tool's results per recording and form, and of its failed calls per recording."""
 
     server = Calls.server
     tool = Calls.tool
@@ -326,7 +326,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """The facts from other recordings on which a recording's rows depend, without repetition."""
+    """The facts from other recordings that a recording's rows depend on, without duplicates."""
 
     recording = Calls.recording
     server = Calls.server
@@ -341,7 +341,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """Where a recording's rows are stored (store and part); one row per file of the recording."""
+    """The store and part with a recording's rows; one row per file of the recording."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -351,7 +351,7 @@ class RecordingPlaces(StageTable):
 
 
 class FilePlaces(StageTable):
-    """Where a file's findings that belong to no recording are stored (store and part)."""
+    """The store and part with a file's findings that belong to no recording."""
 
     store = RecordingPlaces.store
     part = RecordingPlaces.part
@@ -366,7 +366,7 @@ class ExcludedRecordings(StageTable):
 
 
 class ExcludedFiles(StageTable):
-    """Files whose findings are not reused, except the findings about a recording."""
+    """Files whose findings are not reused; their findings about a recording may be."""
 
     store = RecordingPlaces.store
     file = FilePlaces.file

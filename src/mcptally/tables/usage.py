@@ -1,4 +1,4 @@
-"""Declares the table `usage`. To add an aggregate, add one row here."""
+"""Declares the table `usage`. To add an aggregate, add a column here."""
 
 from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Aggregate, Column, Table
@@ -6,7 +6,7 @@ from mcptally.tables.outcomes import Verdict
 
 
 def _count(condition: str, meaning: str) -> Aggregate:
-    """Declare the number of calls for which an SQL condition is true."""
+    """Declare a column with the number of calls for which an SQL condition is true."""
     return Aggregate("count", condition, UINT32, meaning)
 
 

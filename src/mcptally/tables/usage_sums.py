@@ -1,7 +1,7 @@
 """Generates the SQL that computes the rows of `Usage` from the table's declaration.
 
-A store contains `usage` as computed by `pipeline.usage` with polars. If filters select calls,
-DuckDB recomputes the rows from these calls. The two computations agree, because both use
+`pipeline.usage` computes the stored table `usage` with polars. When filters select calls, DuckDB
+computes its rows again from the selected calls. The two computations agree, because both use
 `AGGREGATES` and `FACTS`.
 """
 
@@ -17,7 +17,7 @@ from mcptally.tables.usage import Usage
 KEYS: Final = tuple(
     name for name, column in Usage.columns().items() if not isinstance(column, Aggregate)
 )
-"""The key of a row: recording, session, server, tool and hour (UTC)."""
+"""The columns that identify a row: recording, session, server, tool and hour (UTC)."""
 
 AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
     {name: column for name, column in Usage.columns().items() if isinstance(column, Aggregate)}
@@ -26,8 +26,8 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
 TOOL_CALL: Final = (
     "method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL"
 )
-"""SQL condition for the calls that are counted. Calls without a tool name are not counted, and an
-input chain counts once."""
+"""SQL condition for the calls that `Usage` counts. Calls without a tool name are not counted, and a
+chain of calls with input counts once."""
 
 FACTS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -39,8 +39,8 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
         "is_retry": "coalesce(attempt_why = 'retry', false)",
     }
 )
-"""Maps facts about a call to SQL that derives the fact before calls are counted. The SQL may use
-earlier facts."""
+"""Maps the name of a fact about a call to the SQL that derives it, before calls are aggregated. The
+SQL of a fact may use the facts before it."""
 
 _HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
 

@@ -17,21 +17,20 @@ SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
     r"|refusal_precision)(_|$)"
 )
-"""Matches names of columns with shares from 0 to 1, which tables show as percentages."""
+"""Matches names of columns that hold shares from 0 to 1, which tables show as percentages."""
 _CERTAINTY: Final = re.compile(r"certainty$")
-"""Matches names of columns with the probability, in percent, that a claim is right."""
+"""Matches names of columns that hold a certainty: a probability in percent."""
 
 FORMULA: Final = (
     "^[\\s\\x00-\\x1f\\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]*"
     "[=+\\-@\uff1d\uff0b\uff0d\uff20]|^[\\t\\r\\n]"
 )
-"""Match text that a spreadsheet may run as a formula, in Python's and in Arrow's syntax.
-
-Arrow's `\\s` matches only ASCII spaces."""
+"""Regular expression, in Python and in Arrow, for text that a spreadsheet may run as a formula. In
+Arrow, `\\s` matches only ASCII whitespace, so other spaces are listed."""
 
 
 def plain(value: object) -> Any:
-    """Return a value as JSON: NaN as null, decimals as numbers, ISO times, bytes as text."""
+    """Convert a value to JSON: NaN to null, decimals to numbers, times and bytes to text."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
@@ -52,9 +51,9 @@ def plain(value: object) -> Any:
 
 
 def _interval(value: pa.MonthDayNano) -> str:
-    """Return the text of an SQL interval, for example `14 months 1 day 00:01:30`.
+    """Format an SQL interval as text, for example `14 months 1 day 00:01:30`.
 
-    Months, days and time are separate, because months and days vary in length.
+    Months, days and time stay separate, because months and days vary in length.
     """
     units = ((value.months, "month"), (value.days, "day"))
     parts = [f"{n} {unit}{'' if abs(n) == 1 else 's'}" for n, unit in units if n]
@@ -69,7 +68,7 @@ def _interval(value: pa.MonthDayNano) -> str:
 
 
 def cell(name: str, value: object) -> str:
-    """Return a value's text in a table for people: shares in percent, times to the second."""
+    """Format a value for a table cell: shares as percentages, times to the second."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -100,12 +99,12 @@ def cell(name: str, value: object) -> str:
 
 
 def whole_certainty(percent: float) -> int:
-    """Return a certainty in whole percent, rounded down, and at most 99: no verdict is certain."""
+    """Round a certainty down to whole percent, and to at most 99: no verdict is certain."""
     return min(int(percent), 99)
 
 
 CELL: Final = 1000
-"""Maximum characters of a value in a table, because laying out megabytes would take minutes."""
+"""Maximum length of a table cell in characters: laying out megabytes would take minutes."""
 
 
 def _cut(text: str) -> str:
@@ -117,7 +116,7 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """Return the text of `cell`, or words if a number would be misleading.
+    """Format a column of a row like `cell`, but use words where a number would mislead.
 
     In a row of scores, a null confidence is `NO_EVIDENCE`, and a success rate without a success is
     `NEVER_WORKED`. In a row of problems, the suspected fault replaces an unknown fault, and the
@@ -135,7 +134,7 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
 
 
 def first_seen(row: Mapping[str, Any]) -> str:
-    """Return when a problem without an onset was first seen; empty if unknown."""
+    """Return a phrase for when a problem without a known onset was first seen; empty if unknown."""
     if row["from_start"] or row["kind"] == "not_started":
         return "from the beginning"
     if row["from_start"] is None:
@@ -144,7 +143,7 @@ def first_seen(row: Mapping[str, Any]) -> str:
 
 
 def distinct_names(names: Sequence[str]) -> list[str]:
-    """Return the column names, adding `_1`, `_2` … to repeated names (which SQL allows)."""
+    """Make column names distinct by adding `_1`, `_2` … to repeats, which SQL allows."""
     seen: dict[str, int] = {}
     distinct = []
     for name in names:
@@ -154,7 +153,7 @@ def distinct_names(names: Sequence[str]) -> list[str]:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether tables right-align values of this type."""
+    """Return whether values of this type are numbers, which tables right-align."""
     return bool(
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     )
