@@ -1,4 +1,4 @@
-"""Computes the agreement of two reviewers: share and Cohen's kappa with its interval."""
+"""Computes the agreement between two reviewers: the share of equal answers, and Cohen's kappa."""
 
 import math
 from collections import Counter
@@ -9,22 +9,22 @@ NORMAL: Final = 1.959963984540054
 
 
 class Agreement(NamedTuple):
-    """The agreement of two reviewers; NaN for values that cannot be computed."""
+    """The agreement between two reviewers; NaN for values that cannot be computed."""
 
     n: int
     """Number of items that both reviewers answered."""
     share: float
     """Share of equal answers."""
     kappa: float
-    """Cohen's kappa (1960): agreement beyond chance, at most 1; NaN if all answers are the same."""
+    """Cohen's kappa (1960): agreement beyond chance, at most 1; NaN if all answers are equal."""
     low: float
     high: float
-    """95 % interval of kappa, from its asymptotic standard error (Fleiss, Cohen and Everitt 1969).
-    """
+    """The 95 % interval of kappa, from its asymptotic standard error (Fleiss, Cohen and Everitt
+    1969)."""
 
 
 def agreement(pairs: Sequence[tuple[str, str]]) -> Agreement:
-    """Return the agreement between pairs of answers to the same items."""
+    """Compute the agreement between two reviewers from their pairs of answers to the same items."""
     n = len(pairs)
     if not n:
         return Agreement(0, math.nan, math.nan, math.nan, math.nan)

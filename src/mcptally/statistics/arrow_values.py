@@ -1,6 +1,6 @@
 """Converts numbers between Arrow and NumPy, for the functions that DuckDB calls.
 
-pyarrow's own conversions import pandas if it is installed, and the import takes longer than most
+pyarrow's own conversions import pandas if it is installed, and that import takes longer than most
 questions.
 """
 
@@ -23,19 +23,19 @@ _KINDS: Final = {type_: kind for kind, type_ in _TYPES.items() if kind is not np
 
 
 def numbers(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the numbers in a column; null becomes NaN."""
+    """Return the numbers in an Arrow column as a NumPy array; null becomes NaN."""
     return values(column.combine_chunks())
 
 
 def number_lists(column: pa.ChunkedArray) -> list[npt.NDArray[Any]]:
-    """Return the lists of numbers in a column, as views of its values."""
+    """Return one NumPy array for each list of numbers in a column; the arrays share its memory."""
     lists = column.combine_chunks()
     of_all = values(lists.values)
     return [of_all[i:j] for i, j in itertools.pairwise(values(lists.offsets))]
 
 
 def values(array: pa.Array) -> npt.NDArray[Any]:
-    """Return the numbers in an array; null becomes NaN."""
+    """Return the numbers in an Arrow array as a NumPy array; null becomes NaN."""
     kind, part = _KINDS[array.type], slice(array.offset, array.offset + len(array))
     validity, data = array.buffers()
     if not len(array):
@@ -48,7 +48,7 @@ def values(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
-    """Return numbers as an Arrow array; NaN becomes null."""
+    """Return numbers as an Arrow array with values of the type `kind`; NaN becomes null."""
     given: npt.NDArray[Any] = np.ascontiguousarray(found, kind)
     missing = np.isnan(given) if kind is np.float64 else np.zeros(0, np.bool_)
     validity = pa.py_buffer(_bits(~missing)) if missing.any() else None
@@ -57,12 +57,12 @@ def array(found: npt.ArrayLike, kind: type = np.float64) -> pa.Array:
 
 
 def list_array(rows: Sequence[Sequence[float | None]]) -> pa.Array:
-    """Return one list of numbers per row; None becomes null."""
+    """Return an Arrow array with one list of numbers per row; None becomes null."""
     return _grouped(rows, array(np.array([*itertools.chain(*rows)], np.float64)))
 
 
 def struct_array(columns: Mapping[str, pa.Array]) -> pa.Array:
-    """Return one struct per row, from the columns of its fields."""
+    """Return an Arrow array with one struct per row, built from one column for each field."""
     fields = pa.struct([(name, column.type) for name, column in columns.items()])
     rows = len(next(iter(columns.values())))
     return pa.Array.from_buffers(fields, rows, [None], children=list(columns.values()))
@@ -71,11 +71,11 @@ def struct_array(columns: Mapping[str, pa.Array]) -> pa.Array:
 def struct_list_array(
     rows: Sequence[Sequence[tuple[Any, ...]]], kinds: Mapping[str, type]
 ) -> pa.Array:
-    """Return one list of structs per row.
+    """Return an Arrow array with one list of structs per row.
 
     Args:
-        rows: the field values of each struct, in order.
-        kinds: field name → NumPy type of its values.
+        rows: for each row, the structs in its list, each as a tuple of field values.
+        kinds: maps each field's name to the NumPy type of its values, in order.
     """
     structs = [*itertools.chain(*rows)]
     columns = zip(*structs, strict=True) if structs else [()] * len(kinds)
@@ -87,7 +87,7 @@ def struct_list_array(
 
 
 def _grouped(rows: Sequence[Sized], found: pa.Array) -> pa.Array:
-    """Split `found`, the items of all rows, into a list per row."""
+    """Split `found`, which contains the items of all rows, into one list per row."""
     ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     return pa.ListArray.from_arrays(array(ends, np.int32), found)
 

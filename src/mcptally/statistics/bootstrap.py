@@ -1,6 +1,6 @@
-"""Computes intervals for quantiles by a studentised bootstrap over whole sessions, on NumPy arrays.
+"""Computes intervals for quantiles by a studentised bootstrap over whole sessions, with NumPy.
 
-docs/explanation/statistics.md describes the method, and the cases without an interval;
+docs/explanation/statistics.md describes the method and the cases without an interval;
 docs/design/statistics.md explains the choice.
 """
 
@@ -19,45 +19,48 @@ QUANTILES: Final = (0.5, 0.95, 0.99)
 MIN_SESSIONS: Final = 30
 """Minimum number of sessions for an interval."""
 MIN_CALLS_BEYOND: Final = 10
-"""Minimum number of calls on the smaller side of a quantile for an interval."""
+"""Minimum number of calls that must lie on the smaller side of a quantile for an interval."""
 MIN_SESSIONS_BEYOND: Final = 3
-"""Minimum number of sessions that the calls beyond the quantile would fill if all calls of a
+"""Minimum number of sessions that would contain all calls beyond the quantile if the calls of each
 session were equally slow."""
 RESAMPLES: Final = 599
-"""Number of resamples: 2.5 % at either end are fifteen resamples."""
+"""Number of resamples. Each 2.5 % tail then contains fifteen resamples."""
 MAX_CLUSTERS: Final = 256
-"""Maximum number of units to resample. If there are more sessions, they are grouped by their
-hashes."""
+"""Maximum number of units to resample. If there are more sessions, sessions are grouped by hash."""
 SEED: Final = 20261122
-"""A fixed seed, so that the same calls in the same sessions get the same interval."""
+"""A fixed seed, so that the same calls and sessions always give the same interval."""
 
 _SLICE: Final = 60
-"""Number of resamples per matrix product; see `_weights`."""
+"""Number of resamples in each matrix product; see `_weights`."""
 _BATCH: Final = 32
-"""Number of samples per step: other threads can run during long NumPy steps."""
+"""Number of samples that one NumPy step processes. With larger steps, other threads would wait
+longer."""
 _ROUNDING: Final = 1e-4
-"""Relative size below which a variance in single precision counts as zero."""
+"""Relative size below which a variance in single precision is treated as zero."""
 _LEVELS: Final = (0.025, 0.975)
 _STEPS: Final = np.linspace(0, 3, 13)
-"""Search grid for a bound, in multiples of the bound's expected distance from the quantile."""
+"""Distances from the quantile at which a bound is searched, as multiples of its expected distance.
+"""
 
 
 class Sample(NamedTuple):
-    """The calls whose quantiles are computed."""
+    """The calls for which quantiles are computed."""
 
     values: Floats
     """The latency of each call."""
     owners: npt.NDArray[np.uint64]
-    """The hash of each call's session, or, with `lengths`, of each session."""
+    """The hash of each call's session; if `lengths` is given, one hash per session."""
     lengths: Whole | None = None
-    """The number of consecutive calls in each session; None if `owners` has one hash per call."""
+    """The number of consecutive calls in each session; None if `owners` has a hash for each call.
+    """
 
 
 def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
-    """Return each of `QUANTILES` with the bounds of its 95 % interval: nine numbers per sample.
+    """Estimate each of `QUANTILES` with its 95 % interval, for each sample.
 
-    The bounds are None if there is too little data. Samples are independent; one call for many
-    samples takes less time per sample.
+    Returns nine numbers per sample: for each quantile, its estimate, lower bound and upper bound.
+    The bounds are None if there is too little data. Samples are independent; passing many samples
+    in one call takes less time per sample.
     """
     found: list[list[float | None]] = []
     for first in range(0, len(samples), _BATCH):
@@ -71,11 +74,11 @@ class _Clustered(NamedTuple):
     values: Floats
     ordered: Floats
     session: Whole
-    """The number of each value's session or group of sessions."""
+    """For each value, the index of its session or group of sessions."""
     sizes: Floats
     """The number of calls in each session or group."""
     has_interval: list[bool]
-    """Whether each of `QUANTILES` has an interval."""
+    """For each of `QUANTILES`, whether there is enough data for an interval."""
 
 
 def _clustered(sample: Sample) -> _Clustered:
@@ -104,7 +107,7 @@ def _quantiles(samples: list[_Clustered]) -> list[list[float | None]]:
 
 
 def has_enough_data(q: float, sizes: Floats) -> bool:
-    """Return whether sessions of these sizes suffice for an interval for the quantile `q`.
+    """Return whether sessions of these sizes have enough data for an interval of the quantile `q`.
 
     The latencies have no effect. A rule that used latencies would accept samples whose slow calls
     are spread over several sessions by chance, and the resulting intervals would be too narrow.
@@ -129,7 +132,7 @@ _Ends: TypeAlias = tuple[float, float] | tuple[None, None]
 
 
 def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[list[_Ends]]:
-    """Return the low and high ends of the interval for each quantile in each sample."""
+    """Return the bounds of the interval for each quantile of each sample."""
     if not samples:
         return []
     sizes = np.zeros((len(samples), MAX_CLUSTERS))
@@ -144,9 +147,9 @@ def _bounds(samples: list[_Clustered], estimates: list[list[float]]) -> list[lis
 
 
 def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
-    """Return the interval's lower and upper bound for each quantile; None without an interval.
+    """Return the lower and upper bound for each quantile of a sample, or None without an interval.
 
-    A value is in the interval if the share of calls up to the value differs from the quantile's
+    A value is in the interval if the share of calls up to that value differs from the quantile's
     probability by a number of standard errors within `limits`.
     """
     last = len(sample.ordered) - 1
@@ -155,7 +158,7 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
     for q, wanted, limit, error in zip(QUANTILES, sample.has_interval, limits, errors, strict=True):
         if (
             wanted and np.isfinite(limit).all()
-        ):  # without enough data, too many resamples have no call beyond the quantile
+        ):  # if data is scarce, too many resamples have no call beyond the quantile
             inside = np.rint((q + _STEPS[:, None] * limit * error) * last)
             inside = np.clip(inside, 0, last).astype(np.int64)
             ranks[q] = np.sort(np.append(inside, (0, int(q * last), last)))
@@ -177,14 +180,15 @@ def _ends(sample: _Clustered, below: Floats, limits: Floats) -> list[_Ends]:
 
 
 def _limits(below: Floats, sizes: Floats) -> Floats:
-    """Return the 2.5 % and 97.5 % quantiles of resampled t values, per sample and quantile.
+    """Return the 2.5 % and 97.5 % quantiles of the resampled t values, per sample and quantile.
 
     A t value is the share of calls below the quantile in a resample, minus the share in the sample,
     divided by the standard error of the resample's share.
 
     Args:
-        below: number of calls not slower than each quantile, per sample, session and quantile.
-        sizes: number of calls per sample and session; 0 for unused columns.
+        below: number of calls that are not slower than the quantile, per sample, session and
+            quantile.
+        sizes: number of calls per sample and session; 0 in unused columns.
     """
     sessions = (sizes > 0).sum(1)
     calls = sizes.sum(1)
@@ -216,8 +220,8 @@ def _limits(below: Floats, sizes: Floats) -> Floats:
 def _weights() -> npt.NDArray[np.float32]:
     """Return how often each session occurs in each resample, in slices of `_SLICE` resamples.
 
-    A product with one slice is small enough for one thread. For larger products, NumPy would start
-    a thread per core thousands of times, each for a tenth of a millisecond.
+    The product with one slice is small enough for one thread. For larger products, NumPy would
+    start one thread per core thousands of times, each for a tenth of a millisecond.
     """
     drawn = np.zeros((MAX_CLUSTERS, -(-RESAMPLES // _SLICE) * _SLICE), np.float32)
     drawn[:, :RESAMPLES] = np.random.default_rng(SEED).poisson(1, (MAX_CLUSTERS, RESAMPLES))
@@ -225,7 +229,7 @@ def _weights() -> npt.NDArray[np.float32]:
 
 
 def _counts(ends: Floats, sample: _Clustered) -> Floats:
-    """Return the number of values in each session up to each of the sorted `ends`."""
+    """Count, in each session, the values that do not exceed each of the sorted `ends`."""
     width = len(ends) + 1
     cells = sample.session * width + np.searchsorted(ends, sample.values)
     sessions = len(sample.sizes)
@@ -235,19 +239,19 @@ def _counts(ends: Floats, sample: _Clustered) -> Floats:
 
 
 def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
-    """Return the share of calls up to each end, and its standard error, clustered by session."""
+    """Return the share of calls up to each end, and the share's standard error over sessions."""
     share = below.sum(0) / sizes.sum()
     rest = below - sizes[:, None] * share
     return share, np.sqrt((rest**2).sum(0) * _correction(len(sizes))) / sizes.sum()
 
 
 def _correction(sessions: Whole | int) -> Floats:
-    """Return the small-sample correction for a variance over this number of sessions."""
+    """Return the small-sample correction for a variance estimated from this number of sessions."""
     return np.asarray(sessions / (sessions - 1), np.float64)
 
 
 def _in_errors(difference: Floats, error: Floats) -> Floats:
-    """Return differences divided by their standard errors; 0/0 gives 0, x/0 gives infinity."""
+    """Divide differences by their standard errors; 0/0 gives 0, and x/0 gives infinity."""
     with np.errstate(invalid="ignore", divide="ignore"):
         distance: Floats = np.where(difference == 0, 0, difference / error)
     return distance

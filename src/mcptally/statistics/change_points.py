@@ -1,7 +1,6 @@
 """Finds the times at which a rate changed, in series of calls clustered by session.
 
-docs/explanation/statistics.md explains the test; docs/design/statistics.md explains why we chose
-it.
+docs/explanation/statistics.md explains the test; docs/design/statistics.md explains the choice.
 """
 
 import functools
@@ -18,43 +17,45 @@ Whole = npt.NDArray[np.int64]
 
 MIN_CALLS: Final = 5
 MIN_SESSIONS: Final = 3
-"""Minimum number of calls, and of sessions, both before and after a change."""
+"""Minimum number of sessions on each side of a change; likewise, `MIN_CALLS` for calls."""
 MIN_DIFFERENCE: Final = 0.05
-"""The smallest change in a rate that is reported."""
+"""The smallest change in a rate that is reported, as a difference between shares."""
 MAX_P_VALUE: Final = 0.01
-"""The largest p-value of a change that is reported and at which the series is split further."""
+"""The largest p-value at which a change is reported and the series is split for a further search.
+"""
 MAX_ENDS: Final = 25
-"""Number of positions at which a range of sessions may begin or end."""
+"""Number of grid positions at which a range of sessions may begin or end."""
 STAGES: Final = (49, 950)
-"""Numbers of permutations; a test stops in the first stage if its p-value is clearly too large."""
+"""Number of permutations in each stage; a test stops after the first stage if its p-value is
+clearly too large."""
 CLEARLY_TOO_LARGE: Final = 10 * MAX_P_VALUE
 BLOCKS: Final = (3, 5)
-"""Lengths of blocks of sessions to try if neighbouring sessions have similar rates."""
+"""Lengths of session blocks that are tried if neighbouring sessions have similar rates."""
 SIMILAR: Final = 1.5
-"""Number of standard errors above which neighbouring sessions count as similar."""
+"""Number of standard errors above which neighbouring sessions are considered similar."""
 PENALTY: Final = 4.0
-"""Amount by which the statistic of two changes must exceed the statistic of a single change."""
+"""Amount by which the statistic of a pair of changes must exceed that of a single change."""
 SEED: Final = 20261124
-"""A fixed seed, so that the same series has the same changes."""
+"""A fixed seed, so that the same series always gives the same changes."""
 SLICES: Final = 32
-"""Number of slices with about equally many calls; changes within sessions are sought between
-slices."""
+"""Number of time slices with about equally many calls. Changes within sessions are sought only at
+the boundaries of slices."""
 MIN_SPANNING: Final = 8
-"""Minimum number of sessions that span a change within sessions; with fewer sessions, no change is
-significant."""
+"""Minimum number of sessions with calls both before and after a change within sessions; with fewer
+sessions, no change is significant."""
 EPSILON: Final = 1e-9
-"""Maximum difference that rounding can cause."""
+"""Largest difference that is attributed to rounding."""
 _CELLS: Final = 1 << 14
-"""Maximum size of an intermediate array."""
+"""Maximum number of elements in an intermediate array."""
 
 
 class Change(NamedTuple):
     """A change in a rate.
 
     Attributes:
-        at: time of the first call after the change, in the series' unit.
+        at: time of the first call after the change, in the unit of the series' times.
         difference: the rate after the change minus the rate before it, for the same tools.
-        p_value: probability of such a change by chance at any time between the neighbouring
+        p_value: probability that chance produces such a change anywhere between the neighbouring
             changes.
     """
 
@@ -64,17 +65,17 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; calls with equal session, tool and time form one element."""
+    """Calls in order of time; calls with equal session, tool and time are one element."""
 
     at: Floats
     calls: Floats
     hits: Floats
-    """The number of hits, whose share of all calls is the rate."""
+    """The number of hits among the calls; the rate is their share."""
     tool: Whole
     session: Whole
 
     def piece(self, chosen: slice) -> "Series":
-        """Return the part of the series with the chosen elements."""
+        """Return a series of only the chosen elements."""
         return Series(
             self.at[chosen],
             self.calls[chosen],
@@ -87,15 +88,15 @@ class Series(NamedTuple):
 def change_points(series: Series) -> list[Change]:
     """Return the changes in the hit rate of a series, in order of time.
 
-    Each tool is compared with itself, so a change in the mix of tools does not change the rate.
-    Changes are found by binary segmentation: a series is split at its most certain change, and both
-    segments are searched again.
+    Each tool is compared with itself, so a change in the mix of tools does not look like a change
+    in the rate. Changes are found by binary segmentation: the series is split at its most certain
+    change, and both segments are searched again.
     """
     return list(_changes(series))
 
 
 def _changes(series: Series) -> Iterator[Change]:
-    """Yield the changes in a series, or in a segment of a series."""
+    """Yield the changes in a series, or in a segment of one, in order of time."""
     calls, hits = series.calls.sum(), series.hits.sum()
     if calls < 2 * MIN_CALLS or not 0 < hits < calls:
         return
@@ -116,13 +117,13 @@ class _Sessions(NamedTuple):
     """The sessions of a series, in order of the mean time of their calls."""
 
     weight: Floats
-    """The number of independent calls with as much information as each session."""
+    """For each session, the number of independent calls that carry as much information."""
     score: Floats
-    """Weighted number of hits minus the number expected from the tools' rates; the sum over
-    sessions is 0."""
+    """For each session, the weighted number of hits minus the number expected from the tools'
+    rates. The sum over all sessions is 0."""
     calls: Floats
     place: Whole
-    """The position of each element's session in order of mean time."""
+    """For each element, the position of its session in order of mean time."""
 
 
 def _sessions(series: Series) -> _Sessions:
@@ -150,7 +151,7 @@ def _sessions(series: Series) -> _Sessions:
 
 
 def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> float:
-    """Return the correlation of hits within a session by the method of moments, shrunk to 1/2."""
+    """Return the correlation of hits within a session (method of moments), shrunk towards 1/2."""
     pairs = (known * (calls - 1)).sum()
     found = ((excess**2).sum() - known.sum()) / pairs if pairs > 0 else 0.0
     sessions = min(int((hits > 0).sum()), int((hits < calls).sum()), len(calls) - 1)
@@ -160,21 +161,24 @@ def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> 
 
 class _Cut(NamedTuple):
     first: int
-    """The position of the first session or slice after the change."""
+    """Position of the first session or slice after the change."""
     difference: float
     p_value: float
     place: Whole
-    """The position of each element's session or slice, in order of time."""
+    """For each element, the position of its session or slice in order of time."""
 
 
 class _Ranges(NamedTuple):
-    """Ranges of sessions to compare with all other sessions, from `low` to `high` (exclusive)."""
+    """Ranges of session positions, from `low` up to but not including `high`.
+
+    Each range is compared with all sessions outside it.
+    """
 
     low: Whole
     high: Whole
 
     def sums(self, values: Floats) -> Floats:
-        """Return the sum of values over each range; rows of values give rows of sums."""
+        """Sum `values` over each range; a matrix gives one row of sums for each of its rows."""
         running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
         np.cumsum(values, axis=-1, out=running[..., 1:])
         return np.asarray(running[..., self.high] - running[..., self.low], np.float64)
@@ -182,7 +186,7 @@ class _Ranges(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def _ranges(sessions: int) -> _Ranges:
-    """Return the ranges to try; a range that ends with the last session means a single change."""
+    """Return the ranges to test; a range that ends with the last session means a single change."""
     single = np.arange(MIN_SESSIONS, sessions - MIN_SESSIONS + 1)
     ends = np.unique(np.linspace(0, sessions, min(sessions + 1, MAX_ENDS)).round().astype(np.int64))
     low, high = (ends[side] for side in np.triu_indices(len(ends), 1))
@@ -196,7 +200,7 @@ def _ranges(sessions: int) -> _Ranges:
 
 
 def _close_to(low: int, high: int, sessions: int) -> _Ranges:
-    """Return the ranges whose ends are close to the ends of a range on the grid."""
+    """Return all ranges whose ends are within one grid step of the ends of the given range."""
     step = -(-sessions // (MAX_ENDS - 1))
     lows = np.arange(max(1, low - step), low + step + 1)
     highs = np.arange(high - step, min(sessions - 1, high + step) + 1)
@@ -220,7 +224,7 @@ def _statistics(score: Floats, weight: Floats, ranges: _Ranges) -> Floats:
 
 
 def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
-    """Return the difference in the rate for each range; 0 if there is too little data."""
+    """Return each range's rate minus the rate outside it; 0 if there is too little data."""
     inside, total = ranges.sums(sessions.weight), sessions.weight.sum()
     found = ranges.sums(sessions.score) * total / (inside * (total - inside))
     calls = ranges.sums(sessions.calls)
@@ -229,7 +233,7 @@ def _differences(sessions: _Sessions, ranges: _Ranges) -> Floats:
 
 
 def _between_sessions(series: Series) -> _Cut | None:
-    """Return the most certain change between two sessions; None if no change can be tested."""
+    """Return the most certain change between two sessions, or None if no change can be tested."""
     sessions = _sessions(series)
     count = len(sessions.calls)
     if count < 2 * MIN_SESSIONS or not np.abs(sessions.score).max() > EPSILON:
@@ -249,7 +253,10 @@ def _between_sessions(series: Series) -> _Cut | None:
 
 
 def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, float]:
-    """Return the largest statistic, its range and difference; 0 if no range has enough data."""
+    """Return the largest statistic, the ends of its range, and the difference between the rates.
+
+    The difference is 0 if no range has enough data.
+    """
     differences = _differences(sessions, ranges)
     seen = _statistics(sessions.score, sessions.weight, ranges)
     best = int(np.argmax(np.where(differences != 0, seen, -np.inf)))
@@ -258,10 +265,10 @@ def _largest(sessions: _Sessions, ranges: _Ranges) -> tuple[float, int, int, flo
 
 
 def _within_sessions(series: Series) -> _Cut | None:
-    """Return the most certain change during sessions; None if too few sessions overlap.
+    """Return the most certain change during sessions, or None if too few sessions overlap.
 
     Each session and tool is compared with itself. Each draw flips the signs of random sessions. The
-    p-value is the share of draws in which the statistic is at least as large at any time.
+    p-value is the share of draws in which the statistic is, at any time, at least as large.
     """
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls
@@ -276,7 +283,7 @@ def _within_sessions(series: Series) -> _Cut | None:
     cell = session * shape[1] + place
 
     def early(values: Floats) -> Floats:
-        """Return, for each session, the sums over its calls before each slice boundary."""
+        """Sum `values` over each session's calls before each slice boundary."""
         sums = np.bincount(cell, values, minlength=shape[0] * shape[1]).reshape(shape)
         return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
 
@@ -287,15 +294,15 @@ def _within_sessions(series: Series) -> _Cut | None:
     spans = (calls > 0) & (calls < all_calls)
     if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
         return None
-    # The sessions' differences, scaled to equal variance for independent calls.
+    # Each session's difference, scaled so that independent calls would have equal variance.
     excess = excess / np.sqrt(np.where(spans, calls * (all_calls - calls) / all_calls, np.inf))
     spread = np.sqrt((excess**2).sum(0))
     with np.errstate(invalid="ignore", divide="ignore"):
         first = (hits * spans).sum(0) / (calls * spans).sum(0)
         second = ((all_hits - hits) * spans).sum(0) / ((all_calls - calls) * spans).sum(0)
         enough = (spans.sum(0) >= MIN_SPANNING) & (np.abs(second - first) >= MIN_DIFFERENCE)
-        # Use the difference, which is largest at the change; its ratio to the spread may tie
-        # elsewhere.
+        # Choose the cut by the difference, which is largest at the change; the ratio of the
+        # difference to its spread may be equally large elsewhere.
         best = int(np.where(enough, np.abs(excess.sum(0)), 0).argmax())
         seen = float(np.abs(excess[:, best].sum()) / spread[best]) if enough[best] else 0.0
         signs = np.random.default_rng((SEED, shape[0])).integers(0, 2, (sum(STAGES), shape[0]))
@@ -305,13 +312,13 @@ def _within_sessions(series: Series) -> _Cut | None:
     changed = excess[:, best][spans[:, best]]
     if seen > 0 and np.abs(changed.sum()) >= np.abs(changed).sum() - EPSILON:
         # All sessions changed in the same direction. With few sessions, random signs often agree
-        # too, so the share of draws is too large; use Student's t if it gives less.
+        # too, so the share of draws is too large; use the p-value of Student's t if it is smaller.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
     return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
 
 
 def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: int) -> float:
-    """Return the share of session permutations with a statistic of at least `seen`.
+    """Return the share of session permutations whose statistic is at least `seen`.
 
     If neighbouring sessions are similar, for example because each client's sessions are adjacent,
     blocks of sessions are permuted. Similarity due to the change from `low` to `high` is ignored.
@@ -336,16 +343,16 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
 
 
 def _orders(random: np.random.Generator, rows: int, count: int, length: int) -> Whole:
-    """Return random orders of the sessions in blocks of this length, one per row."""
+    """Return random orders of the sessions, one per row; blocks of `length` stay together."""
     # Blocks begin at a random position, so the first block may be shorter.
     block = (np.arange(count) + random.integers(length)) // length
     keys = random.random((rows, int(block[-1]) + 1))[:, block]
-    # Keys are equal within blocks, which requires a stable sort (slower).
+    # Keys are equal within blocks, so blocks need a stable sort, which is slower.
     return np.argsort(keys, axis=1, kind="stable" if length > 1 else None)
 
 
 def _block_length(sessions: _Sessions, low: int, high: int) -> int:
-    """Return the block length above which the rates of sessions are no longer similar.
+    """Return the block length at which the rates of blocks are no longer similar.
 
     This is the length whose blocks vary most in comparison with independent sessions.
     """
@@ -365,7 +372,7 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
         lags = np.arange(1, size)
         products = np.array([rest[lag:] @ rest[:-lag] for lag in lags]) / total + 3 / count
         # If sessions are independent, each product has variance 1 / count, and subtracting the
-        # means lowers it by about 3 / count.
+        # means lowers the product by about 3 / count.
         taper = 1 - lags / size
         similar = (taper * products).sum() / np.sqrt((taper**2).sum() / count)
         if similar > best:
@@ -374,7 +381,12 @@ def _block_length(sessions: _Sessions, low: int, high: int) -> int:
 
 
 def _t_tail(sessions: int, seen: float) -> float:
-    """Return the two-sided p-value of `seen`, a squared statistic, by Student's t-distribution."""
+    """Return the two-sided p-value of a squared statistic, from Student's t-distribution.
+
+    Args:
+        sessions: number of sessions.
+        seen: the squared statistic.
+    """
     from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     z2 = seen * (sessions - 1) / sessions
@@ -383,15 +395,15 @@ def _t_tail(sessions: int, seen: float) -> float:
 
 
 def _onset(series: Series, cut: _Cut) -> int:
-    """Return the first element after a change, in the sessions or slices next to the cut."""
+    """Return the position of the first element after a change, searched next to the cut."""
     near = np.flatnonzero((cut.place >= cut.first - 1) & (cut.place <= cut.first))
     low, high = int(near[0]), int(near[-1]) + 1
     sides = (cut.place < cut.first, cut.place >= cut.first)
     rates = [float(series.hits[side].sum() / series.calls[side].sum()) for side in sides]
     excess = (series.hits - sum(rates) / 2 * series.calls)[low:high] * np.sign(cut.difference)
-    # The cumulative sum is lowest before the change.
+    # The cumulative sum has its minimum just before the change.
     sums = np.concatenate(([0.0], np.cumsum(excess)[:-1]))
     same_time = np.diff(series.at[max(low - 1, 0) : high], prepend=-np.inf)[-len(sums) :] == 0
     sums[same_time] = np.inf
-    sums[: max(0, 1 - low)] = np.inf  # a change cannot be before the first element of the series
+    sums[: max(0, 1 - low)] = np.inf  # the series' first element cannot follow a change
     return int(low + np.argmin(sums))

@@ -17,29 +17,29 @@ Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 MIN_FAILURES: Final = 5
-"""Minimum number of distinct failing calls for a group to be examined."""
+"""Minimum number of distinct failing calls in a group that is examined."""
 MIN_SUCCESSES: Final = 5
 MIN_SUPPORT: Final = 3
-"""Minimum number of calls for which a fact must be true, and minimum for which it must be false."""
+"""Minimum number of calls for which a fact must be true, and for which it must be false."""
 MIN_EFFECT: Final = 0.3
-"""Minimum difference between a fact's shares of failing and working calls."""
+"""Minimum difference between a fact's share of the failing calls and its share of the working
+calls."""
 CLEAR_EFFECT: Final = 0.9
-"""Effect above which no conjunction of two facts is tried."""
+"""Effect above which no second fact is added to a contrast."""
 GAIN: Final = 0.15
-"""Amount by which the effect of a conjunction must exceed the effect of its better fact."""
+"""Amount by which two facts together must exceed the effect of the better fact alone."""
 AROUND: Final = 1_000_000
-"""Facts with at least this number are about a call's context, such as the preceding call.
+"""Facts with this number or a larger one are about a call's context, such as the preceding call.
 
 A fact about the context is reported only if it separates clearly better than facts about the call
 itself: if clients repeat a sequence of calls, a context fact also holds for calls that fail for
-other reasons.
-"""
+other reasons."""
 NEAR: Final = 0.02
-"""Difference up to which effects count as equal."""
+"""Largest difference between two effects that are treated as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""Number of sessions below which calls are permuted within sessions. With more sessions, random
+"""Number of sessions below which calls are permuted within sessions. From this number on, random
 signs are drawn for the sessions' scores."""
 SEED: Final = 20261124
 
@@ -48,13 +48,13 @@ class Calls(NamedTuple):
     """The distinct calls to a tool, and the facts that are true for them."""
 
     group: Hashes
-    """The group of each call; 0 if it worked."""
+    """For each call, the hash of its group of failures; 0 if the call worked."""
     session: Integers
-    """Number of each call's session, from 0."""
+    """For each call, the index of its session."""
     fact_call: Integers
-    """The call in each pair of a call and a fact that holds for the call."""
+    """For each pair of a call and a fact that is true for it, the index of the call."""
     fact: Integers
-    """The fact in each pair of `fact_call`, numbered from 0 in order of preference."""
+    """For each pair, the number of the fact. Facts with lower numbers are preferred."""
 
 
 class Contrast(NamedTuple):
@@ -62,20 +62,23 @@ class Contrast(NamedTuple):
 
     group: int
     fact: int = -1
-    """Number of the fact; -1 if nothing separates the group."""
+    """Number of the fact; -1 if no fact separates the group."""
     absent: bool = False
-    """Whether failing calls lack the fact."""
+    """Whether the absence of the fact, not its presence, marks the failing calls."""
     other: int = -1
-    """Number of a second fact that holds together with the first; -1 if none."""
+    """Number of a second fact that must hold too; -1 if there is none."""
     other_absent: bool = False
     effect: float = 0.0
-    """Share of failing calls with the fact, minus share of working calls with the fact."""
+    """Share of the failing calls with the fact, minus share of the working calls with the fact."""
     p_value: float = 1.0
-    """Probability that the best of all facts separates at least as well by chance."""
+    """Probability that, by chance, the best of all facts separates at least as well."""
 
 
 def strongest(calls: Calls) -> list[Contrast]:
-    """Return the strongest contrast (or "none") for each group of failures with enough calls."""
+    """Return the strongest contrast for each group of failures with enough calls.
+
+    For a group that no fact separates, the contrast has the fact -1.
+    """
     worked = np.flatnonzero(calls.group == 0)
     if len(worked) < MIN_SUCCESSES:
         return []
@@ -92,19 +95,19 @@ def strongest(calls: Calls) -> list[Contrast]:
 
 
 class _Table(NamedTuple):
-    """A group's failing calls and the working calls, with facts that may distinguish them."""
+    """The failing calls of one group and all working calls, with facts that may tell them apart."""
 
     failed: Floats
     """1 for each failing call, 0 for each working call."""
     session: Integers
     holds: Floats
-    """A matrix of calls by facts: 1 where a fact is true."""
+    """Matrix with one row per call and one column per fact: 1 where the fact is true."""
     fact: Integers
-    """The number of each column's fact."""
+    """For each column of `holds`, the number of its fact."""
 
 
 def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
-    """Tabulate the given calls by the facts whose effect could reach `MIN_EFFECT`.
+    """Build a table of the given calls and of the facts whose effect could reach `MIN_EFFECT`.
 
     Facts that hold for too few or too many calls are left out. The choice uses only the number of
     failed calls, not which calls failed, so the test stays valid.
@@ -169,7 +172,7 @@ def _effects(failed: Floats, holds: Floats) -> Floats:
 
 
 def _p_values(table: _Table) -> Floats:
-    """Return each fact's p-value: the share of draws in which a fact separates at least as well."""
+    """Return a p-value for each fact: the share of draws in which any fact separates as well."""
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
     if sessions >= MIN_SESSIONS:
@@ -225,9 +228,15 @@ def _within_sessions(
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Return the contrast of one fact (`single`), or of two facts if they separate clearly better.
+    """Add a second fact to a contrast if the two together separate clearly better.
 
-    The second fact is chosen on half of the sessions (or calls) and must gain on the other half.
+    The second fact is chosen on half of the sessions (or calls) and must also separate better on
+    the other half.
+
+    Args:
+        single: the contrast of one fact, which is returned if no second fact helps.
+        chosen: the column of its fact.
+        table: the calls and facts.
     """
     one = 1 - table.holds[:, chosen] if single.absent else table.holds[:, chosen]
     unit = table.session if table.session.max() + 1 >= MIN_SESSIONS else np.arange(len(one))

@@ -1,7 +1,6 @@
-"""Computes intervals for rates, clustered by session, on NumPy arrays.
+"""Computes intervals for rates, clustered by session, with NumPy.
 
-docs/explanation/statistics.md explains the formula; docs/design/statistics.md explains why we chose
-it.
+docs/explanation/statistics.md explains the formula; docs/design/statistics.md explains the choice.
 """
 
 from typing import Final, NamedTuple
@@ -12,18 +11,23 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.975
-"""The probability of a value below the upper bound of a two-sided 95 % interval."""
+"""The probability that a value is below the upper bound of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
-"""Weight of the prior that a session counts as one call, in units of sessions with the rarer
-result."""
+"""Weight of the prior assumption that a session counts as one call, as a number of sessions with
+the rarer result."""
 
 
 def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of Wilson's interval; `t` is `RateInterval.t` or a quantile of Student's t.
+    """Return the lower and upper ends of Wilson's interval.
 
     The errors of a rate and of its variance are correlated: a sample with too few failures by
     chance also has too small a variance. So the end nearer to 1/2 uses `t`. The other end uses a
     value between the normal quantile (at rates 0 and 1) and `t` (at 1/2).
+
+    Args:
+        rate: the observed rates.
+        n_eff: effective sample sizes.
+        t: `RateInterval.t`, or a quantile of Student's t.
     """
     from scipy.special import ndtri  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
@@ -43,15 +47,15 @@ def _ends(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
 
 
 class RateInterval(NamedTuple):
-    """The intervals of rates; NaN if nothing was counted."""
+    """The intervals of rates; NaN for rates without calls."""
 
     n_eff: Floats
-    """Effective sample size: the number of independent calls with the same variance."""
+    """Effective sample size: the number of independent calls that would give the same variance."""
     t: Floats
-    """Distance of the interval's end nearer to 1/2 from the rate, in standard errors."""
+    """Distance between the rate and the interval's end nearer to 1/2, in standard errors."""
     low: Floats
     high: Floats
-    """Ends of the 95 % interval, from `wilson`."""
+    """Upper end of the 95 % interval from `wilson`; `low` is the lower end."""
 
 
 def rate_intervals(
@@ -66,7 +70,7 @@ def rate_intervals(
     alike_of_all: Floats | None = None,
     known_of_all: Floats | None = None,
 ) -> RateInterval:
-    """Return the intervals of rates from sums over sessions; arrays have one element per rate.
+    """Compute the intervals of rates from sums over sessions; arrays have one element per rate.
 
     Args:
         n: number of calls.
@@ -78,8 +82,8 @@ def rate_intervals(
         sessions: number of sessions with a call.
         rarer: number of sessions with a hit or with a miss, whichever is smaller.
         alike_of_all: correlation of calls within a session, estimated from all tools together; used
-            if all calls or none are hits; NaN if unknown.
-        known_of_all: number of sessions used for this estimate: the sum over tools of `rarer`.
+            for rates of 0 and 1. NaN if unknown.
+        known_of_all: number of sessions behind this estimate: the sum over tools of `rarer`.
     """
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (as above)
 
@@ -92,8 +96,8 @@ def rate_intervals(
         alike = np.where((n > sessions) & (binomial > 0), np.clip(alike, 0, 1), 0)
         known = np.minimum(rarer, sessions - 1)
         weight = known / (known + PRIOR_SESSIONS)
-        # The weighted geometric mean of Kish's design effect and of n / sessions (the design effect
-        # if each session counts as one call).
+        # The weighted geometric mean of Kish's design effect and n / sessions, which is the design
+        # effect if each session counts as one call.
         effect = (1 + (nn / n - 1) * alike) ** weight * (n / sessions) ** (1 - weight)
         uniform = (binomial == 0) & (sessions > 1)
         if alike_of_all is not None and known_of_all is not None:
@@ -108,8 +112,8 @@ def rate_intervals(
         shown = sessions / (sessions - 1) * spread / n / binomial
         effect = np.where(known > 0, np.fmax(effect, shown), effect)
         n_eff = np.where(n > 0, n / effect, np.nan)
-        # The variance of individual calls is known. Only the variance due to sessions is estimated:
-        # it has this weight in the interval's width.
+        # The variance of individual calls is known. Only the variance between sessions is
+        # estimated: it has this weight in the interval's width.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
         t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)

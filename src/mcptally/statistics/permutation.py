@@ -1,6 +1,6 @@
 """Tests whether a rate differs between two groups of sessions, by permuting sessions.
 
-docs/explanation/statistics.md explains the test; docs/design/questions.md explains why we chose it.
+docs/explanation/statistics.md explains the test; docs/design/questions.md explains the choice.
 """
 
 import functools
@@ -18,12 +18,12 @@ FIRST: Final = 999
 """Number of permutations after which a test stops if its p-value exceeds `CLEARLY_UNCHANGED`."""
 CLEARLY_UNCHANGED: Final = 0.1
 MIN_EXTREME: Final = 10
-"""If fewer permutations than this are as extreme as the data, the p-value of Student's t is used,
-provided that it is smaller."""
+"""Minimum number of permutations at least as extreme as the data. With fewer, the p-value of
+Student's t is used if it is smaller."""
 MAX_SESSIONS: Final = 1_000
-"""Total number of sessions above which the p-value comes from Student's t."""
+"""Total number of sessions above which the p-value comes from Student's t-distribution."""
 SEED: Final = 20261122
-"""A fixed seed, so that the same sessions get the same p-value."""
+"""A fixed seed, so that the same sessions always give the same p-value."""
 
 
 class RateChange(NamedTuple):
@@ -33,29 +33,29 @@ class RateChange(NamedTuple):
     """Two-sided p-value; 1 if all calls have the same result."""
     low: float
     high: float
-    """Ends of the 95 % interval for the difference."""
+    """Upper end of the 95 % interval for the change; `low` is the lower end."""
 
 
 class _Side(NamedTuple):
     rate: float
-    """The weighted mean over sessions."""
+    """The rate, as a weighted mean over sessions."""
     n_eff: float
-    """Number of independent calls that would give as much information."""
+    """Number of independent calls that would carry as much information."""
 
 
 def rate_change(
     base_hits: Floats, base_sizes: Floats, new_hits: Floats, new_sizes: Floats
 ) -> RateChange:
-    """Return the change in a rate between two groups of sessions.
+    """Estimate and test the change in a rate between two groups of sessions.
 
     A session of n calls has the weight n / (1 + (n - 1) * rho), where rho is the correlation of
     calls within a session, estimated from both groups.
 
     Args:
-        base_hits: hits per session before.
-        base_sizes: calls per session before; at least 1.
-        new_hits: hits per session after.
-        new_sizes: calls per session after; at least 1.
+        base_hits: number of hits in each session of the first group.
+        base_sizes: number of calls in each session of the first group; at least 1.
+        new_hits: number of hits in each session of the second group.
+        new_sizes: number of calls in each session of the second group; at least 1.
     """
     split, sessions = len(base_sizes), len(base_sizes) + len(new_sizes)
     # Sort, since SQL returns sessions in any order.
@@ -74,9 +74,9 @@ def rate_change(
 
 
 def _correlation(hits: Floats, sizes: Floats, known: int) -> float:
-    """Return the correlation of calls within a session, around the pooled rate of both sides.
+    """Return the correlation of calls within a session, around the pooled rate of both groups.
 
-    The result is a weighted mean of Fleiss and Cuzick's estimate and of 1/2, which has the weight
+    The result is a weighted mean of Fleiss and Cuzick's estimate and 1/2; the latter has the weight
     of `PRIOR_SESSIONS` sessions. The correlation and the sessions' weights are the same for all
     permutations.
     """
@@ -99,7 +99,7 @@ def _side(hits: Floats, sizes: Floats, weights: Floats) -> _Side:
 
 
 def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float, float]:
-    """Return Newcombe's interval for a difference, from the Wilson intervals of both sides."""
+    """Return Newcombe's interval for a difference, from the Wilson intervals of both groups."""
     from scipy.special import stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     rates, n_eff = np.asarray([base, new]).T
@@ -111,11 +111,11 @@ def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float
 
 
 def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float:
-    """Return the share of session permutations with at least the observed difference."""
+    """Return the share of session permutations with a difference at least as large as observed."""
     from scipy.special import stdtr  # noqa: PLC0415  (as above)
 
     sessions = len(weights)
-    # Scores sum to 0, so the sum over one side is large if the sides differ.
+    # Scores sum to 0, so the sum over one group is far from 0 if the groups differ.
     scores = weighted - weights * weighted.sum() / weights.sum()
     seen = abs(scores[split:].sum())
     variance = (scores**2).sum() * split * (sessions - split) / (sessions * (sessions - 1))
@@ -138,6 +138,6 @@ def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float
 
 @functools.lru_cache(maxsize=16)
 def _orders(sessions: int) -> npt.NDArray[np.int16]:
-    """Return random permutations of this number of sessions, one per row."""
+    """Return `PERMUTATIONS` random orders of this number of sessions, one per row."""
     random = np.random.default_rng((SEED, sessions))
     return random.random((PERMUTATIONS, sessions), np.float32).argsort(1).astype(np.int16)

@@ -1,10 +1,10 @@
-"""Draws a sample of calls for review, and computes a rate with its interval from the answers.
+"""Draws a sample of calls for review, and estimates a rate and its interval from the answers.
 
 The calls are stratified by verdict. In a stratum, groups of equal errors that are at least as large
 as the sampling step are always drawn; smaller groups are drawn with a probability proportional to
 their size (Särndal, Swensson and Wretman 1992, sections 3.6 and 3.7). A stratum's rate is the
-Horvitz-Thompson estimate with Wilson's interval, whose width is not zero if all answers are equal.
-The strata are combined by MOVER (Donner and Zou 2012).
+Horvitz-Thompson estimate with Wilson's interval, whose width is not zero even if all answers are
+equal. The strata are combined by MOVER (Donner and Zou 2012).
 """
 
 import math
@@ -21,30 +21,29 @@ Ints = npt.NDArray[np.int64]
 
 LEAST_PER_STRATUM: Final = 3
 CORRECTED_FROM: Final = 40
-"""If there are at least this many answers, groups that are always drawn count as free of sampling
-error. With fewer answers, the interval would be too narrow: each answer represents too many
-calls."""
+"""Number of answers from which groups that are always drawn count as free of sampling error. With
+fewer answers, the interval would be too narrow, because each answer represents too many calls."""
 LARGE: Final = 2.0
-"""Size of a group, in sampling steps, above which two of its calls are reviewed, because the group
-may be mixed."""
+"""Size of a group, in sampling steps, above which two of its calls are reviewed, because their
+answers may differ."""
 MIXED: Final = (1.0, 25.0)
-"""Prior counts: pairs of calls in a group with different answers, and all pairs. Among 109 pairs of
-labelled calls with equal server, tool and template, none differed (2026-11-24); with this prior,
-the coverage is 94 % if 5 % of the groups are mixed."""
+"""Prior counts of pairs of calls in a group: pairs with different answers, and all pairs. Among 109
+pairs of labelled calls with equal server, tool and template, none differed (2026-11-24); with this
+prior, the coverage is 94 % if 5 % of the groups are mixed."""
 SPREAD: Final = (0.45, 0.35, 0.20)
 """Assumed standard deviations of answers in the strata `tool_failure`, `other_error` and `ok`:
 strata with less accurate verdicts get more answers."""
 
 
 class Drawn(NamedTuple):
-    """The groups drawn from a stratum for a sample."""
+    """The groups of calls that were drawn from a stratum for a sample."""
 
     certain: list[tuple[int, int]]
-    """Groups that are always drawn: the group, and the number of its calls to review."""
+    """Groups that are always drawn: each group's index, and the number of its calls to review."""
     rest: list[tuple[int, int]]
-    """Groups drawn at random: the group, and the number of its calls to review."""
+    """Groups drawn at random: each group's index, and the number of its calls to review."""
     probability: Floats
-    """The probability that each group is drawn."""
+    """For each group, the probability that it is drawn."""
 
 
 class Stratum(NamedTuple):
@@ -54,11 +53,11 @@ class Stratum(NamedTuple):
     certain: Sequence[tuple[float, Sequence[float]]] = ()
     """Size and answers of each group that is always drawn."""
     rest: Sequence[float] = ()
-    """Answers about calls in groups that were drawn at random."""
+    """Answers about calls from groups that were drawn at random."""
 
 
 class Interval(NamedTuple):
-    """A rate with its interval; the rate is NaN while a stratum has no answers."""
+    """A rate with its interval; the rate is NaN if a stratum has no answers yet."""
 
     rate: float
     low: float
@@ -66,9 +65,9 @@ class Interval(NamedTuple):
 
 
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
-    """Divide `n` answers among strata, by size and `SPREAD`.
+    """Divide `n` answers among strata according to their sizes and `SPREAD`.
 
-    Each stratum gets at least three answers, or one for each of its calls.
+    Each stratum gets at least three answers, or one for each of its calls if it has fewer.
     """
     least = [min(size, LEAST_PER_STRATUM) for size in sizes]
     left = max(0, n - sum(least))
@@ -79,7 +78,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
     room = np.array([size - k for size, k in zip(sizes, least, strict=True)])
     given = np.zeros(len(sizes), dtype=np.int64)
     while left and (open_ := (given < room)).any():
-        # Give the next answer to the stratum that is furthest below its share.
+        # Give the next answer to the stratum that is furthest below its target.
         behind = np.where(open_, more - given, -np.inf)
         given[int(np.argmax(behind))] += 1
         left -= 1
@@ -87,7 +86,7 @@ def allocate(sizes: Sequence[int], n: int) -> list[int]:
 
 
 def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
-    """Draw `n` calls from groups of these sizes; groups of one call are drawn at most once."""
+    """Draw `n` calls from groups of the given sizes; a group of one call is drawn at most once."""
     order = np.argsort(-sizes, kind="stable")
     rest_total, left = int(sizes.sum()), min(n, int(sizes.sum()))
     certain: list[tuple[int, int]] = []
@@ -117,7 +116,7 @@ def draw(sizes: Ints, n: int, rng: np.random.Generator) -> Drawn:
 
 
 def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval:
-    """Return the rate over all calls with its interval, from answers to a sample.
+    """Estimate the rate over all calls, with its interval, from answers about a sample.
 
     Calls that the reviewer could not judge count as hits only in the upper bound of the interval.
     """
@@ -129,7 +128,7 @@ def reviewed_rate(strata: Sequence[Stratum], *, alpha: float = 0.05) -> Interval
 def expected_half_width(
     sizes: Sequence[int], certain: Sequence[Sequence[int]], rest: Sequence[int]
 ) -> float:
-    """Return the expected half-width of a rate's interval, given calls and answers per stratum.
+    """Predict the half-width of a rate's interval from the planned sample.
 
     Args:
         sizes: number of calls in each stratum.
@@ -146,11 +145,11 @@ def expected_half_width(
 
 
 EXPECTED: Final = (0.7, 0.1, 0.02)
-"""The shares of tool failures per stratum that are assumed for planning."""
+"""For each stratum, the share of tool failures that is assumed for planning."""
 
 
 def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:
-    """Return the weighted sum of independent rates, by MOVER."""
+    """Return the weighted sum of independent rates, with its interval by MOVER."""
     rate = sum(weight * part.rate for weight, part in parts)
     down = math.sqrt(sum((weight * (part.rate - part.low)) ** 2 for weight, part in parts))
     up = math.sqrt(sum((weight * (part.high - part.rate)) ** 2 for weight, part in parts))
@@ -158,7 +157,7 @@ def combined(parts: Sequence[tuple[float, Interval]]) -> Interval:
 
 
 def difference(base: Interval, new: Interval) -> Interval:
-    """Return the difference of two independent rates, by MOVER (Newcombe 1998, method 10)."""
+    """Return the difference between two independent rates by MOVER (Newcombe 1998, method 10)."""
     change = new.rate - base.rate
     down = math.hypot(new.rate - new.low, base.high - base.rate)
     up = math.hypot(new.high - new.rate, base.rate - base.low)
@@ -202,7 +201,7 @@ def _with_unknown(stratum: Stratum, value: float) -> Stratum:
 
 
 def _mixed(strata: Sequence[Stratum]) -> float:
-    """Return the estimated share of pairs of calls in one group that have different answers."""
+    """Estimate the share of pairs of calls in the same group that have different answers."""
     differing, pairs = MIXED
     for stratum in strata:
         for _, answers in stratum.certain:
@@ -214,7 +213,7 @@ def _mixed(strata: Sequence[Stratum]) -> float:
 def _cells(
     stratum: Stratum, alpha: float, mixed: float, *, exact: bool
 ) -> list[tuple[float, Interval]]:
-    """Return the number of calls and the interval for each part of a stratum."""
+    """Return the number of calls and the rate's interval for each part of a stratum."""
     certain = [(size, answers) for size, answers in stratum.certain if len(answers)]
     covered = sum(size for size, _ in certain)
     rest_calls = max(0.0, stratum.calls - covered)
@@ -248,16 +247,16 @@ def _cells(
 
 
 def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float) -> Interval:
-    """Return the rate in a group that is always drawn.
+    """Return the rate in a group that is always drawn, with its interval.
 
-    The group's calls may have different answers.
+    The interval allows for calls of the group that would get a different answer.
     """
     rate, n = float(np.mean(answers)), len(answers)
     if rate not in (0.0, 1.0):
         return _wilson(rate, n, alpha)
     if size <= n:
         return Interval(rate, rate, rate)
-    # The variance of a single random call is half the share of pairs that differ.
+    # The variance of a single random call is half the share of pairs with different answers.
     half = _normal(alpha) * math.sqrt(mixed / 2 / n)
     return Interval(rate, max(0.0, rate - half), min(1.0, rate + half))
 

@@ -2,8 +2,8 @@
 
 `register` adds `t_quantile`, `t_test`, `beta_quantile`, `wilson_low`, `wilson_high`,
 `rate_interval`, `rate_change`, `latency_quantiles`, `change_points` and `contrasts` to a
-connection. The input of these functions is aggregated, for example to one row per tool. SciPy is
-imported on first use, since most questions do not need it.
+connection. These functions expect aggregated input, for example one row per tool. SciPy is imported
+on first use, since most questions do not need it.
 """
 
 import atexit
@@ -46,7 +46,7 @@ _open: Final[weakref.WeakSet[duckdb.DuckDBPyConnection]] = weakref.WeakSet()
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add the functions of this module to a connection."""
+    """Add this module's functions to a DuckDB connection."""
     number, numbers = "DOUBLE", "DOUBLE[]"
     rate = "STRUCT(n_eff DOUBLE, t DOUBLE, low DOUBLE, high DOUBLE)"
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...], str], ...] = (
@@ -62,7 +62,8 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
-        # Functions of numbers receive null as NaN and return NaN for it. DuckDB handles null lists.
+        # Functions of numbers get null as NaN, and return NaN. DuckDB itself returns null for null
+        # lists.
         nulls = DEFAULT if gives.endswith("[]") else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls
@@ -71,7 +72,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def close_at_exit(connection: duckdb.DuckDBPyConnection) -> None:
-    """Close a connection before the interpreter ends.
+    """Make sure that a connection is closed before the interpreter exits.
 
     If it stays open, DuckDB reports its registered Python functions as leaks on stderr.
     """
@@ -85,7 +86,7 @@ def _close() -> None:
 
 
 def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Return quantile `p` of Student's t with `df` degrees of freedom (infinite: normal)."""
+    """Return the quantile `p` of Student's t with `df` degrees of freedom (infinite: normal)."""
     from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     level, freedom = arrow.numbers(p), arrow.numbers(df)
@@ -101,7 +102,7 @@ def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
 
 
 def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) -> pa.Array:
-    """Return quantile `p` of the Beta distribution with parameters `a` and `b`."""
+    """Return the quantile `p` of the beta distribution with parameters `a` and `b`."""
     from scipy.special import betaincinv  # noqa: PLC0415
 
     return arrow.array(betaincinv(arrow.numbers(a), arrow.numbers(b), arrow.numbers(p)))
@@ -119,21 +120,21 @@ def rate_interval(
     alike_of_all: pa.ChunkedArray,
     known_of_all: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return the intervals of rates from sums over sessions (`intervals.rate_intervals`)."""
+    """Compute the intervals of rates from sums over sessions; see `intervals.rate_intervals`."""
     sums = (n, y, nn, yy, yn, mixed, sessions, rarer, alike_of_all, known_of_all)
     found = intervals.rate_intervals(*map(arrow.numbers, sums))._asdict()
     return arrow.struct_array({name: arrow.array(column) for name, column in found.items()})
 
 
 def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the lower bound of `intervals.wilson`."""
+    """Return the lower end of Wilson's interval; see `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[0]
     )
 
 
 def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the upper bound of `intervals.wilson`."""
+    """Return the upper end of Wilson's interval; see `intervals.wilson`."""
     return arrow.array(
         intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
     )
@@ -145,7 +146,7 @@ def rate_change(
     new_hits: pa.ChunkedArray,
     new_sizes: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return the p-value and interval of a change in a rate, as one list per row.
+    """Return, for each row, a list with the p-value and interval of a change in a rate.
 
     A row has four lists: hits and calls per session, before and after.
     """
@@ -160,10 +161,10 @@ def change_points(
     tool: pa.ChunkedArray,
     session: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return the changes in a rate over time, as one list of structs per row.
+    """Return, for each row, a list of structs with the changes in a rate over time.
 
-    A row has five lists of equal length, in any order: times, calls, hits, and hashes
-    of the tool and the session.
+    A row has five lists of equal length, in any order: times, calls, hits, and hashes of the tool
+    and the session.
     """
     found = []
     for row in zip(*map(arrow.number_lists, (at, calls, hits, tool, session)), strict=True):
@@ -175,9 +176,9 @@ def change_points(
 
 
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
-    """Return latency quantiles with their 95 % intervals: `bootstrap.quantiles` per row.
+    """Return, for each row, latency quantiles with 95 % intervals, as `bootstrap.quantiles` does.
 
-    A row has lists of latencies, and the hash of each list's session.
+    A row has several lists of latencies, one per session, and the hash of each session.
     """
     lists, hashes = latencies.combine_chunks(), sessions.combine_chunks()
     rows, parts = arrow.values(lists.offsets), arrow.values(lists.values.offsets)
@@ -200,7 +201,7 @@ def contrasts(
     pair_calls: pa.ChunkedArray,
     pair_facts: pa.ChunkedArray,
 ) -> pa.Array:
-    """Return the strongest contrast for each group of a tool's failures, as one list per row.
+    """Return, for each row, a list with the strongest contrast of each group of a tool's failures.
 
     A row has the group and session of each call, as hashes (group 0: the call worked), and two
     lists of equal length: the number of a call, and the number of a fact that holds for it.
@@ -216,5 +217,5 @@ def contrasts(
 
 
 def _codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """Number the distinct hashes from 0; return the number of each value."""
+    """Number the distinct hashes from 0, and return the number for each value."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)

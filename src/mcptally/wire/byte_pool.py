@@ -1,37 +1,37 @@
-"""Buffers incomplete bodies and events: each buffer has a cap, and all buffers share a pool."""
+"""Buffers incomplete bodies and events: each buffer has a cap, and all share a memory pool."""
 
 from typing import Final
 
 from mcptally.wire.framing import DEFAULT_CAP, HEAD_BYTES, OversizedFrame, Piece
 
 POOL_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes that a run buffers for all incomplete bodies and events together."""
+"""Maximum number of bytes that a run buffers for all incomplete bodies and events together."""
 
 
 class BytePool:
-    """A memory limit that several buffers share; small buffers do not count."""
+    """A memory limit that several buffers share; small buffers are not counted."""
 
     def __init__(self, size: int = POOL_BYTES) -> None:
         self._left = size
 
     def take(self, size: int) -> bool:
-        """Take `size` bytes; return False if fewer are left."""
+        """Reserve `size` bytes; return False, reserving nothing, if fewer are left."""
         if size > self._left:
             return False
         self._left -= size
         return True
 
     def give(self, size: int) -> None:
-        """Give back `size` bytes that were taken."""
+        """Return `size` reserved bytes to the pool."""
         self._left += size
 
 
 class PooledBytes:
-    """A buffer that keeps all bytes up to a cap.
+    """A buffer that keeps all bytes up to a size cap.
 
-    Above the cap, it keeps only head, tail, size and hash. A buffer takes memory from the pool if
-    it has more than `framing.HEAD_BYTES` bytes. If the pool is exhausted, the buffer acts as if its
-    cap were reached.
+    Above the cap, it keeps only the head, tail, size and hash of the bytes. A buffer with more than
+    `framing.HEAD_BYTES` bytes reserves memory in the pool. If the pool is exhausted, the buffer
+    behaves as if its cap were reached.
     """
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
@@ -44,11 +44,11 @@ class PooledBytes:
         """Total number of bytes passed to `feed`."""
 
     def __del__(self) -> None:
-        """Give the bytes back to the pool, whether or not `take` was called."""
+        """Return the reserved bytes to the pool, even if `take` was never called."""
         self._give_back()
 
     def feed(self, data: bytes) -> None:
-        """Add `data`."""
+        """Append `data` to the buffer."""
         self.size += len(data)
         if self._oversized is not None:
             self._oversized.feed(data)
@@ -60,7 +60,7 @@ class PooledBytes:
             self._give_back()
 
     def take(self) -> Piece:
-        """Return the bytes, or the `TruncatedFrame` of bytes over the cap."""
+        """Return all bytes, or their head, tail, size and hash if they exceeded the cap."""
         self._give_back()
         if self._oversized is not None:
             return self._oversized.finish()

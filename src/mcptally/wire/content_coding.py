@@ -1,6 +1,6 @@
 """Decodes content codings (gzip, deflate, zstd) for the recorder, in bounded steps.
 
-The proxy forwards the original bytes; only the recording gets the decoded JSON. Brotli stays
+The proxy forwards the original bytes; only the recording contains decoded JSON. Brotli stays
 encoded: the standard library has no decoder for it.
 """
 
@@ -11,24 +11,25 @@ from typing import Final, Protocol
 import zstandard
 
 _STEP: Final = 256 * 1024
-"""Maximum output per step of a zlib decoder, to bound the memory that a decompression bomb uses."""
+"""Maximum output in bytes per step of a zlib decoder, to bound the memory that a decompression bomb
+can use."""
 
 _ZSTD_STEP: Final = 1024
-"""Input bytes per step of the zstd decoder: 4 bytes can expand to a block of 128 KB."""
+"""Input in bytes per step of the zstd decoder: 4 bytes can expand to a block of 128 KB."""
 
 _ZSTD_WINDOW: Final = 8 << 20
-"""Maximum zstd window for HTTP (RFC 9659)."""
+"""Maximum size in bytes of a zstd window that HTTP allows (RFC 9659)."""
 
 
 class CodingError(Exception):
-    """Raised if bytes do not match their coding, or if the coding is not supported."""
+    """Raised if bytes do not match their coding, or if a coding is not supported."""
 
 
 class Decoder(Protocol):
-    """Decodes one content coding."""
+    """The interface of a decoder for one content coding."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded bytes, in bounded steps.
+        """Yield the decoded bytes of the next part of the input, in bounded steps.
 
         Raises:
             CodingError: the bytes do not match this coding.
@@ -43,7 +44,7 @@ class Decoder(Protocol):
 
 
 class _Zlib:
-    """Decodes gzip (any number of members), zlib, and raw deflate, which some servers send."""
+    """Decodes gzip (any number of members), zlib, and the raw deflate that some servers send."""
 
     def __init__(self, *, gzip: bool) -> None:
         self._gzip = gzip
@@ -100,7 +101,7 @@ class _Zstd:
 
 
 def decoder(content_encoding: str) -> Decoder | None:
-    """Return the decoder for a Content-Encoding value; None if the content is unencoded.
+    """Return the decoder for a Content-Encoding value, or None if the content is not encoded.
 
     Raises:
         CodingError: the coding is not supported, or there are several codings.

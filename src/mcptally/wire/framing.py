@@ -1,6 +1,6 @@
 r"""Splits a stream of bytes into frames (lines), without I/O.
 
-A frame ends only at `\n`: U+2028, U+0085 and a lone CR are legal inside JSON or between its tokens.
+Only `\n` ends a frame: U+2028, U+0085 and a lone CR are legal inside JSON or between its tokens.
 One `\r` before the `\n` belongs to the line ending. If a frame exceeds the cap, only its head,
 tail, size and hash are kept.
 """
@@ -8,13 +8,14 @@ tail, size and hash are kept.
 from typing import Final, NamedTuple
 
 HEAD_BYTES: Final = 64 * 1024
-"""Bytes kept from the start of a frame over the cap."""
+"""Number of bytes kept from the start of a frame over the cap."""
 
 TAIL: Final = 4 * 1024
-"""Bytes kept from the end of a frame over the cap, where many servers write id and isError."""
+"""Number of bytes kept from the end of a frame over the cap, where many servers write id and
+isError."""
 
 DEFAULT_CAP: Final = 16 * 1024 * 1024
-"""Maximum bytes of a frame that is recorded completely (the largest seen had 12.3 MB)."""
+"""Maximum size in bytes of a frame that is recorded completely (the largest seen had 12.3 MB)."""
 
 
 MAX_STDERR_LINE: Final = 64 * 1024
@@ -35,12 +36,12 @@ Piece = bytes | TruncatedFrame
 
 
 def cap_frame(body: bytes, *, cap: int = DEFAULT_CAP) -> Piece:
-    """Return `body`, or its kept parts if it exceeds the cap."""
+    """Return `body`, or only its head, tail, size and hash if it exceeds the cap."""
     return body if len(body) <= cap else OversizedFrame(body, cap=cap).finish()
 
 
 class FrameSplitter:
-    """Splits a stream, given in chunks of any size, into frames; memory is bounded."""
+    """Splits a stream, received in chunks of any size, into frames, using bounded memory."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP) -> None:
         self._cap = cap
@@ -49,7 +50,7 @@ class FrameSplitter:
         self._oversized: OversizedFrame | None = None
 
     def feed(self, chunk: bytes) -> list[Piece]:
-        """Return the frames that `chunk` completes, in order."""
+        """Add the next chunk of the stream, and return the frames that it completes, in order."""
         if not self._size:
             if chunk.endswith(b"\n") and len(chunk) <= self._cap:
                 # The common case: whole lines and no incomplete frame.
@@ -73,7 +74,7 @@ class FrameSplitter:
         return pieces
 
     def end(self) -> Piece | None:
-        """Return the last frame if the stream ended without a line ending, otherwise None."""
+        """End the stream; return its last frame if that has no line ending, otherwise None."""
         return self._take(ended=False) if self._size else None
 
     @property
@@ -114,7 +115,7 @@ class StderrLines:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Return the lines that `chunk` completes, without their endings."""
+        """Add the next chunk of stderr, and return the lines that it completes, without endings."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         if len(self._rest) >= MAX_STDERR_LINE:
             lines.append(self._rest)
@@ -122,13 +123,13 @@ class StderrLines:
         return [line.removesuffix(b"\r") for line in lines]
 
     def end(self) -> list[bytes]:
-        """Return a list with the last line if it has no line ending, otherwise an empty list."""
+        """End the stream; return its last line, in a list, if that line has no ending."""
         rest, self._rest = self._rest, b""
         return [rest] if rest else []
 
 
 class OversizedFrame:
-    """Hashes bytes over the cap as they arrive, and keeps their head and tail."""
+    """Hashes the bytes of a frame over the cap as they arrive, and keeps its head and tail."""
 
     def __init__(self, first: bytes, *, cap: int) -> None:
         # Import late: loading OpenSSL slows startup, and most recorders never need it.
@@ -143,7 +144,7 @@ class OversizedFrame:
         self.feed(first)
 
     def feed(self, data: bytes) -> None:
-        """Add `data`."""
+        """Add the next bytes of the frame."""
         if not data:
             return
         self._sha.update(self._held)

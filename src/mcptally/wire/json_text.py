@@ -1,4 +1,4 @@
-"""Decodes JSON from untrusted sources; unsuitable text becomes None."""
+"""Decodes JSON from untrusted sources; text that cannot be decoded becomes None."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
@@ -8,11 +8,11 @@ import msgspec
 T = TypeVar("T")
 
 ANY: Final = msgspec.json.Decoder()
-"""Decodes any JSON value."""
+"""A decoder for any JSON value."""
 
 
 def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | None:
-    """Return the value of a JSON text; None if it is invalid, too deep or of another type."""
+    """Decode a JSON text; return None if it is invalid, too deep or of an unexpected type."""
     try:
         return decoder.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -20,12 +20,12 @@ def decode_or_none(decoder: msgspec.json.Decoder[T], text: bytes | str) -> T | N
 
 
 def json_value(text: Any) -> Any:
-    """Return the value of a JSON text; None if the argument is not a string or not JSON."""
+    """Decode a JSON text; return None if the argument is not a string or not valid JSON."""
     return decode_or_none(ANY, text) if isinstance(text, str) else None
 
 
 def json_object(text: Any) -> dict[str, Any] | None:
-    """Return the object in a JSON text; None if the text is not a JSON object."""
+    """Decode a JSON object; return None if the text is not a JSON object."""
     if not isinstance(text, str) or text.lstrip()[:1] != "{":
         return None
     value = json_value(text)
@@ -33,5 +33,5 @@ def json_object(text: Any) -> dict[str, Any] | None:
 
 
 def first_present(value: Mapping[str, Any], *names: str) -> Any:
-    """Return the first of the named members that is present and not null, or None."""
+    """Return the value of the first of the named members that is present and not null, or None."""
     return next((value[name] for name in names if value.get(name) is not None), None)

@@ -19,20 +19,20 @@ MAX_DEPTH: Final = 512
 """Maximum nesting of a message, payload or value that is decoded.
 
 All parsers in use accept this depth (orjson stops at 1024, msgspec at Python's recursion limit). A
-line of a transcript may have one more level: the event around its message."""
+line of a transcript may have one more level: the event that contains the message."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _EXTRA_FRAMES: Final = 3000
-"""Stack frames for values nested `MAX_DEPTH` deep, with several function calls per level."""
+"""Number of stack frames for values nested `MAX_DEPTH` deep, with several calls per level."""
 
 _NO_BRACKET_OR_QUOTE: Final = bytes(set(range(256)) - set(b'[]{}"'))
 _UP_OR_DOWN: Final = bytes(1 if c in b"[{" else 255 for c in range(256))
 
 
 def is_too_deep(text: bytes | str, limit: int = MAX_DEPTH) -> bool:
-    """Return whether a JSON text has more than `limit` levels of nested arrays and objects.
+    """Return whether arrays and objects in a JSON text are nested more than `limit` levels deep.
 
     If the text is not valid JSON, at least the part before the error is checked.
     """
@@ -57,7 +57,7 @@ def is_value_too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
 
 
 def _depth(text: bytes) -> int:
-    """Return the nesting depth of valid JSON (3 ms per MB; most of the work is done in C)."""
+    """Return the nesting depth of valid JSON (3 ms per MB: most of the work is done in C)."""
     if b"\\" in text:
         # Without escapes, every quote starts or ends a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -72,9 +72,9 @@ _limits: Final[dict[str, int]] = {"users": 0, "before": 0, "set": 0}
 
 @contextlib.contextmanager
 def raised_recursion_limit() -> Iterator[None]:
-    """Raise the recursion limit in a `with` block, so that decoding is independent of stack depth.
+    """Raise the recursion limit in a `with` block, so that the stack depth does not limit decoding.
 
-    All threads share the limit, and the last thread that leaves such a block restores it.
+    All threads share the limit; the last thread that leaves such a block restores it.
     """
     depth = 0
     frame = sys._getframe()  # noqa: SLF001 - the one cheap way to count frames
@@ -93,14 +93,14 @@ def raised_recursion_limit() -> Iterator[None]:
         with _lock:
             _limits["users"] -= 1
             if not _limits["users"] and sys.getrecursionlimit() == _limits["set"]:
-                # If the current stack is deeper, Python refuses to lower the limit; the limit then
+                # If the current stack is deeper, Python refuses to lower the limit, which then
                 # remains raised.
                 with contextlib.suppress(RecursionError):
                     sys.setrecursionlimit(_limits["before"])
 
 
 def with_raised_recursion_limit(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate `function` to run inside `raised_recursion_limit`."""
+    """Decorate a function so that it runs inside `raised_recursion_limit`."""
 
     @functools.wraps(function)
     def roomy(*args: P.args, **kwargs: P.kwargs) -> R:

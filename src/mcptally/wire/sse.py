@@ -2,8 +2,8 @@
 
 Follows the HTML standard (section 9.2, "Server-sent events"): a line ends at LF, CR or CRLF, `data`
 lines are joined with a newline, and a blank line ends an event. Unlike a browser, the parser also
-returns comments, events without data, and an unfinished last event. Memory is bounded by the cap;
-data beyond it is only hashed.
+returns comments, events without data, and an unfinished last event. Memory is bounded by the cap:
+data over the cap is hashed but not kept.
 """
 
 import re
@@ -17,14 +17,15 @@ _BOM: Final = b"\xef\xbb\xbf"
 _DATA: Final = b"data:"
 
 MAX_FIELD: Final = 64 * 1024
-"""Maximum bytes kept from a line other than data (a comment, an id); the rest is dropped."""
+"""Maximum number of bytes kept from a line other than `data` (a comment, an id); the rest is
+dropped."""
 
 
 class SseEvent(NamedTuple):
-    """One block of an event stream."""
+    """One event, or one block without data, of an event stream."""
 
     data: Piece | None
-    """The `data` lines, joined; None if the block has none."""
+    """The values of the `data` lines, joined with LF; None if the block has no such line."""
     name: bytes | None
     """Value of the last `event` line."""
     id: bytes | None
@@ -32,28 +33,29 @@ class SseEvent(NamedTuple):
     retry: bytes | None
     """Value of the last `retry` line."""
     text: bytes
-    """All lines of a block without data (comments, ids), joined with LF; empty for other blocks."""
+    """All lines, joined with LF, of a block without data (comments, ids); empty for other blocks.
+    """
     torn: bool
-    """Whether the stream ended before the event's blank line. Clients ignore an incomplete
+    """Whether the stream ended before the blank line that ends the event. Clients ignore such an
     event."""
 
 
 class SseParser:
-    """Parses the events of one stream, given in chunks of any size."""
+    """Parses the events of one stream, received in chunks of any size."""
 
     def __init__(self, *, cap: int = DEFAULT_CAP, pool: BytePool | None = None) -> None:
         self._cap = cap
         self._pool = pool
         self._after_cr = False
         self._first = True
-        # The parts of the incomplete line; empty while `_streaming` sends them to `_data`.
+        # The parts of the incomplete line; empty while `_streaming`, when its parts go to `_data`.
         self._line: list[bytes] = []
         self._line_size = 0
         self._streaming = False
         self._reset()
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Return the events that `chunk` completes, in order."""
+        """Add the next chunk of the stream, and return the events that it completes, in order."""
         if self._after_cr and chunk:
             self._after_cr = False
             if chunk[:1] == b"\n":
@@ -78,7 +80,7 @@ class SseParser:
         return found
 
     def end(self) -> SseEvent | None:
-        """Return the unfinished event at the end of the stream, if any."""
+        """End the stream; return its unfinished last event, or None if there is none."""
         if self._line_size:
             self._end_line()
         return self._dispatch(torn=True)
@@ -101,7 +103,7 @@ class SseParser:
         return event
 
     def _extend_line(self, part: bytes) -> None:
-        """Add a part to the incomplete line."""
+        """Add bytes to the incomplete line."""
         if self._streaming:
             self._add_data(part)
         elif self._line_size < MAX_FIELD:
@@ -110,7 +112,7 @@ class SseParser:
         if self._line_size >= MAX_FIELD and not self._streaming:
             line = self._without_bom(b"".join(self._line))
             if line.startswith(_DATA):
-                # Stream a long `data` line into its buffer, so that it is not kept twice.
+                # Pass a long `data` line to its buffer as it arrives, so that it is not kept twice.
                 self._streaming = True
                 self._line.clear()
                 self._open_data(line[len(_DATA) :].removeprefix(b" "))

@@ -1,8 +1,8 @@
-"""Decides whether a frame is strict JSON and can be copied into a transcript unchanged.
+"""Decides whether a frame is strict JSON, so that it can be copied into a transcript unchanged.
 
 Every parser in use (msgspec, orjson, the standard library, DuckDB, polars) accepts strict JSON:
-valid UTF-8, no byte order mark, no NaN, no lone surrogate, no number beyond a double, no nesting
-deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed.
+valid UTF-8, no byte order mark, no NaN, no lone surrogate, no number beyond the range of a double,
+no nesting deeper than `nesting.MAX_DEPTH`. Duplicate keys are allowed.
 """
 
 import re
@@ -28,7 +28,7 @@ _STRING: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 
 
 def strict_json_error(frame: bytes) -> str | None:
-    """Return why `frame` is not strict JSON, or None if it is.
+    """Return why `frame` is not strict JSON, or None if it is strict JSON.
 
     The reasons: `blank`, `bom`, `not_utf8`, `too_deep`, `number_too_large`, `not_strict_json` (NaN,
     Infinity, a lone surrogate and so on, which some parsers accept) and `not_json`.

@@ -1,6 +1,6 @@
 """Finds `id`, `method`, `name` and `is_error` in a frame whose middle was not recorded.
 
-The head is scanned forwards and the tail backwards, as long as the nesting level is known.
+The head is scanned forwards and the tail backwards, for as long as the nesting level is known.
 """
 
 import re
@@ -19,7 +19,7 @@ _LAST: Final = re.compile(
     rb'(?P<close>[]}])\s*\Z|,\s*"(?P<key>[A-Za-z]{1,16})"\s*:\s*(?P<value>' + _SCALAR + rb")\s*\Z"
 )
 _LONGEST_STEP: Final = 1024
-"""Maximum bytes searched per step backwards: ids and error flags are short."""
+"""Maximum number of bytes searched in each backward step: ids and error flags are short."""
 
 _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("id",): "id",
@@ -28,7 +28,7 @@ _PATHS: Final[dict[tuple[str, ...], str]] = {
     ("params", "uri"): "name",
     ("result", "isError"): "is_error",
 }
-"""Maps paths in a JSON-RPC message to fields."""
+"""Maps the path of a member in a JSON-RPC message to the field that it gives."""
 
 
 def fields_of_truncated(piece: TruncatedFrame) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def _forwards(head: bytes) -> dict[str, Any]:
 
 
 def _backwards(tail: bytes) -> dict[str, Any]:
-    """Return the message's `id`, and `isError` of its result, if they are the last members."""
+    """Return the message's `id` and the result's `isError`, if they are the last members."""
     found: dict[str, Any] = {}
     depth = 0
     end = len(tail)
