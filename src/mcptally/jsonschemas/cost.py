@@ -1,7 +1,8 @@
 """Limits the cost of validating values against untrusted schemas.
 
 Schemas that may take exponential time are rejected before an engine sees them. All errors in a
-value are collected only if that is cheap (docs/design/protocol.md).
+value are collected only if that is cheap; otherwise, only the first error is
+(docs/design/protocol.md).
 """
 
 import functools
@@ -26,36 +27,37 @@ from mcptally.jsonschemas.walk import (
 )
 
 MAX_STEPS: Final = 10_000
-"""Maximum number of steps, which are the subschemas that apply along one path from a value's root
-to a leaf. A step takes up to 20 µs. Of 696 recorded schemas, none needs more than 23."""
+"""Maximum number of steps: the subschemas that apply along one path from a value's root to a leaf.
+A step takes up to 20 µs. Of 696 recorded schemas, none needs more than 23."""
 
 MAX_STEPS_OF_ALL_ERRORS: Final = 32
-"""Maximum number of steps up to which all errors are collected, whatever the value's size."""
+"""Number of steps up to which all errors are collected, regardless of the value's size."""
 
 MAX_WORK_OF_ALL_ERRORS: Final = 4_000
-"""Maximum product of steps and value size in bytes up to which all errors are collected (about 25
+"""Maximum product of steps and value size in bytes for which all errors are collected (about 25
 ms)."""
 
 MAX_TARGETS: Final = 16
-"""Maximum number of possible targets of a reference with ambiguous ids; every recorded reference
-has only one."""
+"""Maximum number of possible targets of a reference whose ids are ambiguous; in recorded schemas,
+every reference has only one target."""
 
 MAX_BYTES_OF_ALL_ERRORS: Final = 1 << 20
-"""Maximum value size for collecting all errors, which can take 600 times as much memory."""
+"""Maximum size of a value in bytes for collecting all errors, which can take 600 times as much
+memory."""
 
 MAX_STEPS_OF_AN_ERROR: Final = 1_000
-"""Number of steps above which not even the first error is collected, because it may contain the
-errors of all branches."""
+"""Number of steps above which not even the first error is collected, because that error may contain
+the errors of all branches."""
 
 _LIST_BYTES_PER_STEP: Final = 256
-"""Number of bytes of an `enum`, or of a list of member names, that count as one step."""
+"""Number of bytes of an `enum`, or of a list of member names, that are counted as one step."""
 
 VALUE_DEPTH: Final = 64
-"""Maximum depth of values for which steps are counted."""
+"""Maximum depth of a value up to which the steps of a schema are counted."""
 
 
 def max_value_depth(schema: Any) -> int | None:
-    """Return the smallest depth of values whose validation may cost too much.
+    """Return the smallest depth of a value whose validation may cost too much.
 
     Returns None if there is no such depth. Without references, a schema is a tree, and its size
     bounds the cost. With references or `unevaluated…` keywords, which evaluate all subschemas a
@@ -76,7 +78,7 @@ def max_value_depth(schema: Any) -> int | None:
 class ErrorCost:
     """Decides whether collecting all errors in a value would cost too much.
 
-    Each error takes up to 20 µs, so a value of 8 kB could take a minute with a schema of 30 kB.
+    Each error takes up to 20 µs, so that a schema of 30 kB could take a minute for a value of 8 kB.
     Numbers that depend only on the schema are computed once, on first use.
     """
 
@@ -88,7 +90,7 @@ class ErrorCost:
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the schema's steps if they are too many for a value of this size, else None.
+        """Return the schema's steps if a value of this size makes them too costly, else None.
 
         Args:
             size: size of the value in bytes.
@@ -109,7 +111,7 @@ class ErrorCost:
 
 
 def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[Any]:
-    """Return the errors in an invalid value from a jsonschema-rs validator.
+    """Return the errors that a jsonschema-rs validator finds in an invalid value.
 
     If collecting all errors would cost too much, returns only the first error. Returns an empty
     list if collecting even one error would cost too much, or if the value is nested too deeply for
@@ -135,7 +137,7 @@ def collect_errors(validator: Any, cost: ErrorCost | None, value: Any) -> list[A
 
 
 def _steps_by_depth(schema: Any) -> Iterator[int]:
-    """Yield the schema's steps (see `MAX_STEPS`) for values of depth 0, 1, 2 and so on.
+    """Yield the number of steps (see `MAX_STEPS`) for values of depth 0, 1, 2 and so on.
 
     Raises:
         UnusableSchemaError: a reference leads back to itself for the same value.
@@ -161,16 +163,16 @@ class _Edges(NamedTuple):
     here: tuple[str, ...]
     """Subschemas that apply to the same value."""
     either: tuple[tuple[str, ...], ...]
-    """Groups of subschemas. One subschema of each group applies to the same value, but it is
-    unknown which (ambiguous references)."""
+    """Groups of subschemas. From each group, one subschema applies to the same value, but which one
+    is unknown, because references are ambiguous."""
     each: tuple[str, ...]
     """Subschemas that may apply to every child value."""
     one: tuple[str, ...]
-    """Subschemas; at most one of them applies to each child value."""
+    """Subschemas of which at most one applies to each child value."""
     times: int
     """How often the subschemas for the same value are evaluated."""
     own: int
-    """Steps for the node's own keywords: 1, or more if the keywords contain long lists."""
+    """Steps for the node's own keywords: 1, or more if these contain long lists."""
 
     def is_leaf(self) -> bool:
         """Return whether the node applies no subschemas."""
@@ -182,7 +184,7 @@ class _Edges(NamedTuple):
 
 
 def _reached(references: References) -> dict[str, _Edges]:
-    """Return the `_Edges` of the root and of all nodes reachable from it."""
+    """Map the JSON Pointer of the root, and of each node reachable from it, to its `_Edges`."""
     edges: dict[str, _Edges] = {}
     todo = [""]
     while todo:
@@ -195,7 +197,7 @@ def _reached(references: References) -> dict[str, _Edges]:
 
 
 def _order(edges: dict[str, _Edges]) -> list[str]:
-    """Return the nodes in topological order: subschemas for the same value come first.
+    """Return the nodes in an order in which a node's subschemas for the same value come first.
 
     The search is iterative, because an untrusted schema could exceed the recursion limit.
 
@@ -222,7 +224,13 @@ def _order(edges: dict[str, _Edges]) -> list[str]:
 
 
 def _steps(node: _Edges, below: dict[str, int], here: dict[str, int]) -> int:
-    """Return a node's steps (see `MAX_STEPS`), given the steps of the nodes that it applies."""
+    """Return the number of steps (see `MAX_STEPS`) that a node needs.
+
+    Args:
+        node: the node's subschemas.
+        below: maps each node to its steps for a value that is one level less deep.
+        here: maps each node that applies to the same value to its steps.
+    """
     same = sum([here.get(n, 1) for n in node.here])
     same += sum([max([here.get(n, 1) for n in group]) for group in node.either])
     total = node.own + node.times * same
@@ -238,7 +246,7 @@ _EXAMINED: Final = frozenset(
         *("prefixItems", "enum", "required", "dependentRequired"),
     )
 )
-"""Keywords that `_edges` reads."""
+"""The keywords that `_edges` examines."""
 
 
 def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
@@ -272,13 +280,14 @@ def _edges(at: str, node: dict[str, Any], references: References) -> _Edges:
         if isinstance(node.get(key), list):
             one += [f"{at}/{key}/{i}" for i in range(len(node[key]))]
     twice = "unevaluatedProperties" in node or "unevaluatedItems" in node
-    # Long lists are costly: an `enum` error contains the list, and each missing member is an error.
+    # Long lists are costly: the error of an `enum` contains the list, and each missing member is an
+    # error.
     lists = [node[key] for key in ("enum", "required", "dependentRequired") if key in node]
     own = 1 + sum(len(msgspec.json.encode(listed)) for listed in lists) // _LIST_BYTES_PER_STEP
     return _Edges(tuple(here), tuple(either), tuple(each), tuple(one), 2 if twice else 1, own)
 
 
 def may_be_costly(text: str) -> bool:
-    """Return whether a schema's JSON text may contain a keyword that `max_value_depth` checks."""
+    """Return whether a schema's JSON text may contain a keyword that makes validation costly."""
     # A `\u` escape may encode a letter of a keyword.
     return any(word in text for word in ("$ref", "Ref", "unevaluated", "\\u"))

@@ -1,4 +1,4 @@
-"""Compares two versions of a tool definition; classifies each change by its effect on callers.
+"""Compares two versions of a tool definition, and classifies each change by its effect on callers.
 
 A change to `inputSchema` is breaking if the new schema requires more or allows less. A change to
 `outputSchema` is breaking if the new schema guarantees less. A change that may or may not be
@@ -19,7 +19,7 @@ CLASSES: Final = ("hints", "wording", "compatible", "unclear", "breaking")
 """Classes of changes, from harmless to breaking."""
 
 Change = tuple[str, str]
-"""Text that describes a change (`place: how`), and the change's class."""
+"""A description of a change (`place: how`), and the change's class."""
 
 _WORDING: Final = frozenset({"description", "title"})
 _HINTS: Final = frozenset({"annotations", "icons", "_meta", "execution"})
@@ -34,7 +34,7 @@ _CONDITIONS: Final = frozenset(
     | {"dependentSchemas", "allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
     | {"$ref", "$dynamicRef", "$recursiveRef"}
 )
-"""Keywords other than bounds that restrict the allowed values."""
+"""Keywords, other than lower and upper bounds, that restrict the allowed values."""
 
 _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("items", "additionalItems", "unevaluatedItems"), (True, {})),
@@ -43,23 +43,23 @@ _NO_EFFECT: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("properties", "patternProperties", "dependencies"), ({},)),
     "uniqueItems": (False,),
 }
-"""Maps keywords to values that restrict nothing."""
+"""Maps keywords to the values with which they restrict nothing."""
 
 _LOWER: Final = frozenset({"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"})
 _UPPER: Final = frozenset({"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"})
 
 
 def diff_definitions(old: str, new: str) -> list[Change]:
-    """Return the changes between two definitions (JSON texts), sorted by place.
+    """Return the changes between two definitions, given as JSON texts, sorted by place.
 
-    Invalid schemas are allowed, because servers list such schemas.
+    The schemas may be invalid, because servers list invalid schemas too.
     """
     before, after = msgspec.json.decode(old), msgspec.json.decode(new)
     return sorted(_tool(before, after))
 
 
 def worst_class(changes: list[Change]) -> str:
-    """Return the worst class among the changes; `wording` if there are none."""
+    """Return the worst class among the changes, or `wording` if there are no changes."""
     return max((kind for _, kind in changes), key=CLASSES.index, default="wording")
 
 
@@ -84,7 +84,7 @@ def _how(before: Any, after: Any) -> str:
 
 
 def _schema(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]:
-    """Yield the changes to a schema; `answers` is true for an `outputSchema`."""
+    """Yield the changes between two versions of a schema; `answers` means an `outputSchema`."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         yield f"{at}: changed", "unclear"
         return
@@ -152,7 +152,7 @@ def _required(old: Any, new: Any, at: str, *, answers: bool) -> Iterator[Change]
 
 
 def _condition(key: str, before: Any, after: Any, *, answers: bool) -> str:
-    """Classify a change to a keyword by whether the schema now allows more or fewer values."""
+    """Classify a change to a keyword by whether the new schema allows more or fewer values."""
     before, after = (
         None if value in _NO_EFFECT.get(key, ()) else value for value in (before, after)
     )
@@ -187,9 +187,11 @@ def _types(value: str | list[Any] | None) -> set[str] | None:
 
 
 def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
-    """Return whether more values are allowed after a change; None if unclear.
+    """Return whether a change allows more values, or None if that is unclear.
 
-    None in place of a set means that all values are allowed.
+    Args:
+        before: the values allowed before the change; None means that all values were allowed.
+        after: the values allowed after the change.
     """
     if after is None or (before is not None and before <= after):
         return True
@@ -199,9 +201,11 @@ def _wider(before: set[str] | None, after: set[str] | None) -> bool | None:
 
 
 def add_drift(tools: pl.DataFrame, texts: dict[str, str]) -> pl.DataFrame:
-    """Add `previous`, `drift`, `changed` and the schemas' dialects to the `tools` table.
+    """Add `previous`, `drift`, `changed` and the dialects of the schemas to the `tools` table.
 
-    `texts` maps each definition to its canonical JSON.
+    Args:
+        tools: the table.
+        texts: maps the hash of each definition to its canonical JSON.
     """
     ordered = (
         tools.lazy()

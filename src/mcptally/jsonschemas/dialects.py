@@ -1,4 +1,4 @@
-"""Parses untrusted JSON Schemas, determines their dialect and checks them against its metaschema.
+"""Parses untrusted JSON Schemas, determines their dialect, and checks them against its metaschema.
 
 Nothing is fetched, and Python's `re` never runs an untrusted pattern. `$schema` names the dialect;
 the default is 2020-12, as in MCP 2025-11-25 (SEP-1613); older revisions do not specify a default.
@@ -43,15 +43,15 @@ ENGINES: Final[Mapping[str, Any]] = {
     "draft-06": jsonschema_rs.Draft6Validator,
     "draft-04": jsonschema_rs.Draft4Validator,
 }
-"""Maps each dialect to the fast validator's class."""
+"""Maps each dialect to the class of the fast validator, jsonschema-rs."""
 
 
 class UnusableSchemaError(ValueError):
-    """A schema cannot be used for validation; the message says why."""
+    """Raised if a schema cannot be used for validation; the message says why."""
 
 
 def parse_schema(text: str) -> Any:
-    """Parse a schema's JSON text.
+    """Parse a schema's JSON text and check its size and depth.
 
     Raises:
         UnusableSchemaError: the text is not JSON, too large, too deep, or neither an object nor a
@@ -82,7 +82,7 @@ def nesting_depth(value: Any) -> int:
 
 
 def dialect_of(schema: Any) -> str:
-    """Return the dialect that a schema is written in.
+    """Return the name of the dialect in which a schema is written.
 
     Raises:
         UnusableSchemaError: `$schema` names an unknown dialect.
@@ -99,7 +99,9 @@ def dialect_of(schema: Any) -> str:
 
 
 def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
-    """Validate a schema against its dialect's metaschema; return (JSON Pointer, message) per error.
+    """Validate a schema against its dialect's metaschema, and return the errors.
+
+    Each error is a JSON Pointer and a message.
 
     Raises:
         UnusableSchemaError: the dialect is unknown, or the schema is nested too deeply for
@@ -118,14 +120,17 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
 
 
 _META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
-"""Cache of schemas' errors by dialect and JSON text, with at most `MAX_KNOWN` entries."""
+"""Cache of schemas' errors, by dialect and JSON text, with at most `MAX_KNOWN` entries."""
 
 MAX_KNOWN: Final = 65536
-"""Maximum number of distinct schemas and subschemas whose errors are cached."""
+"""Maximum number of distinct schemas and subschemas in the cache of errors."""
 
 
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Return a schema's errors against a dialect's metaschema, from the cache if possible."""
+    """Return the errors found when a schema is validated against its dialect's metaschema.
+
+    The errors come from the cache if possible.
+    """
     if isinstance(schema, dict):
         schema = {
             key: value
@@ -150,7 +155,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
 
 
 def _is_schema(name: str, schema: Any) -> bool:
-    """Return whether the fast engine accepts a schema as valid against its metaschema."""
+    """Return whether the fast engine finds a schema valid against its metaschema."""
     if not isinstance(schema, dict):
         return False
     try:
@@ -179,7 +184,7 @@ def _meta_message(error: Any) -> str:
 
 
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield the (JSON Pointer, pattern) pairs that jsonschema-rs rejects as invalid ECMA 262."""
+    """Yield the place (JSON Pointer) and text of each pattern that is not valid ECMA 262."""
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:
@@ -188,7 +193,7 @@ def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
 
 
 def external_references(schema: Any) -> list[tuple[str, str]]:
-    """Return the pointer and target of each reference to another document.
+    """Return the JSON Pointer and the target of each reference to another document.
 
     Such references are never followed.
     """

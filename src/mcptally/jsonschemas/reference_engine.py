@@ -1,4 +1,4 @@
-"""Validates with the library jsonschema if the fast engine rejects a schema.
+"""Validates with the library jsonschema when the fast engine rejects a schema.
 
 Importing jsonschema takes 0.1 s, and most archives do not need it: import this module lazily.
 """
@@ -27,11 +27,11 @@ CLASSES: Final[Mapping[str, Any]] = {
 """Maps each dialect to jsonschema's validator class."""
 
 UNDECIDED: Final = (RecursionError, Unresolvable, UnknownType)
-"""Exceptions that a validator raises when it cannot evaluate a schema."""
+"""Exceptions that a jsonschema validator raises if it cannot evaluate a schema."""
 
 
 def faults(name: str, schema: Any) -> list[Any]:
-    """Return a schema's errors (`jsonschema.ValidationError`) against a dialect's metaschema.
+    """Validate a schema against its dialect's metaschema, and return jsonschema's errors.
 
     Raises:
         RecursionError: the schema is nested too deeply.
@@ -40,9 +40,10 @@ def faults(name: str, schema: Any) -> list[Any]:
 
 
 def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
-    """Return a function that returns a value's errors; it may raise the exceptions in `UNDECIDED`.
+    """Return a function that finds the errors in a value, or None if jsonschema cannot be used.
 
-    Returns None if the schema is invalid or if jsonschema would run its patterns with `re`.
+    jsonschema cannot be used if the schema is invalid, or if jsonschema would run its patterns with
+    `re`. The returned function may raise the exceptions in `UNDECIDED`.
     """
     cls = CLASSES[name]
     try:
@@ -58,7 +59,7 @@ def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
 
 
 def _pattern(_: Any, text: Any, value: Any, __: Any) -> Iterator[jsonschema.ValidationError]:
-    """Check `pattern` with the fast engine, since Python's `re` may take exponential time."""
+    """Check the keyword `pattern` with the fast engine: Python's `re` may take exponential time."""
     if isinstance(value, str) and isinstance(text, str):
         matcher = compile_pattern(text)
         if matcher is not None and not matcher.is_valid(value):
@@ -92,6 +93,8 @@ def _without_dynamics(node: dict[str, Any]) -> dict[str, Any]:
     if "$dynamicRef" in node or "$recursiveRef" in node:
         return {"$ref": "#"}
     plain = {k: v for k, v in node.items() if k not in {"$dynamicAnchor", "$recursiveAnchor"}}
-    if "#" in plain.get("$ref", ""):  # a reference to a vocabulary that is now in this document
+    if "#" in plain.get(
+        "$ref", ""
+    ):  # a reference to a vocabulary that is now part of this document
         plain["$ref"] = "#" + plain["$ref"].split("#")[1]
     return plain

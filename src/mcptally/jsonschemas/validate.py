@@ -1,4 +1,4 @@
-"""Validates calls' arguments and output against the schemas of their tools.
+"""Validates the arguments and outputs of calls against the schemas of their tools.
 
 Each distinct pair of schema and value is validated once. An unusable schema becomes a finding about
 the tool, not about its calls.
@@ -26,7 +26,7 @@ from mcptally.wire.json_text import ANY, decode_or_none
 
 
 class _Values(StageTable):
-    """One row per call, with the values to validate."""
+    """One row per call, with the values that are to be validated."""
 
     row = Column(pl.UInt32, "Number of the call.")
     whole = Column(pl.Boolean, "Whether request and reply were recorded in full.")
@@ -39,7 +39,9 @@ class _Values(StageTable):
 
 
 def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Add the columns `input_schema_…` and `output_schema_…`: state, error and path.
+    """Validate each call's arguments and output; add columns with state, error and path.
+
+    The columns are `input_schema_…` and `output_schema_…`.
 
     Args:
         calls: needs `call_id`, `tool`, `definition`, `outcome`, `arguments`, `truncated`,
@@ -122,20 +124,22 @@ def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 
 
 REDACTED: Final = r"\[(?:redacted|hashed):"
-"""Matches the text that replaces a secret in recordings; the original value may have been valid."""
+"""Matches the text that replaces a secret in recordings. The original value may have been valid."""
 
 
 def _unless_redacted(state: str, value: str) -> pl.Expr:
-    """Return an expression for `state`; it is null if redaction may have made a value invalid."""
+    """Return the expression `state`, but null where redaction may have made the value invalid."""
     invalid = pl.col(state) == "invalid"
     redacted = pl.when(invalid).then(pl.col(value)).str.contains(REDACTED)
     return pl.when(~redacted.fill_null(value=False)).then(pl.col(state))
 
 
 def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """If a result has no structuredContent, set `output` to its first JSON text.
+    """Set `output` to a result's first JSON text if the result has no structuredContent.
 
-    `responses` contains the responses to all calls; the column `row` is an index into it.
+    Args:
+        rows: one row per call; the column `row` is an index into `responses`.
+        responses: the responses to all calls.
     """
     row = rows.get_column(_Values.row.name).filter(rows.get_column(_Values.output.name).is_null())
     missing = pl.DataFrame({"row": row, "response": responses[row]}).drop_nulls("response")
@@ -155,14 +159,14 @@ def _with_json_text(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 class _Text(msgspec.Struct):
-    """A content block."""
+    """A content block of a tool result."""
 
     type: object = None
     text: object = None
 
 
 class _Content(msgspec.Struct):
-    """A tool result."""
+    """A tool result, of which only the content blocks are decoded."""
 
     content: list[_Text] = []
 
@@ -188,12 +192,12 @@ def first_json_text(response: str) -> str | None:
 def _validated(
     rows: pl.LazyFrame, schemas: list[str], prefix: str, *, missing: bytes | None = None
 ) -> pl.DataFrame:
-    """Validate pairs of schema and value; return the results with the column `call_id`.
+    """Validate pairs of a schema and a value, and return the results with the column `call_id`.
 
     Args:
         rows: needs `call_id`, `number` (index into `schemas`) and `value`.
         schemas: JSON texts.
-        prefix: prefix of the names of result columns.
+        prefix: prefix for the names of the result columns.
         missing: the value to validate in place of null; if None, nulls get the state
             `missing_output`.
     """
@@ -213,7 +217,7 @@ def _validated(
     # Rows are sorted by schema. Keep only the current validator, because patterns take much memory.
     current: int | None = None
     judge: Validator | str = ""
-    # Pass bytes: the decoder would have to encode non-ASCII text first.
+    # Pass bytes, because the decoder would first have to encode non-ASCII text.
     values = distinct.get_column(_Values.value.name).cast(pl.Binary)
     for number, value in zip(
         distinct.get_column(_Values.number.name).to_list(), values, strict=True
@@ -242,7 +246,7 @@ _READ_BY_FINDINGS: Final = (
 
 
 def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return findings about arguments and output that do not match their schemas."""
+    """Return findings about calls whose arguments or output do not match the tool's schemas."""
     calls = select_for_findings(calls, *_READ_BY_FINDINGS)
     invalid = calls.filter(Validated.input_schema_state.col == "invalid")
     output = Validated.output_schema_state.col
@@ -282,7 +286,13 @@ def schema_findings(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def member_message(path: Column, message: Column, whole: pl.Expr) -> pl.Expr:
-    """Return an expression for a message: the invalid member (or `whole`), then the error."""
+    """Return an expression for a message: the name of the invalid member, then the error.
+
+    Args:
+        path: the column with the JSON Pointer of the invalid member.
+        message: the column with the error.
+        whole: the subject if the whole value is invalid.
+    """
     member = path.col.str.extract(r"([^/]*)$")
     subject = pl.when(path.col.fill_null("") == "").then(whole).otherwise(member)
     return formatted("{} {}", subject, message.col)

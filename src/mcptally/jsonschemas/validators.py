@@ -26,17 +26,16 @@ from mcptally.jsonschemas.walk import pointer
 UNUSABLE_SCHEMA: Final = "unusable_schema"
 
 ValidationResult = tuple[str, str | None, str | None]
-"""State (`valid`, `invalid` or `unusable_schema`), the first error's message and its JSON
-Pointer."""
+"""State (`valid`, `invalid` or `unusable_schema`), message and JSON Pointer of the first error."""
 
 VALID: Final[ValidationResult] = ("valid", None, None)
 
 Validator = Callable[[Any], ValidationResult]
-"""Validates a JSON value."""
+"""A function that validates a JSON value."""
 
 
 def compile_validator(text: str) -> Validator | str:
-    """Compile a schema's JSON text; return an error message if the schema is unusable."""
+    """Compile a schema's JSON text; return an error message instead if the schema is unusable."""
     return _validator_with_patterns(text) if may_have_patterns(text) else _judge_without(text)
 
 
@@ -60,24 +59,28 @@ def _judge_of(text: str) -> Validator | str:
 
 
 _judge_without: Final = functools.lru_cache(maxsize=8192)(_judge_of)
-# Cache few compiled patterns: they may take a thousand times as much memory as the rest of a
-# schema.
+# Cache few schemas with patterns: compiled patterns may take a thousand times as much memory as the
+# rest of a schema.
 _validator_with_patterns: Final = functools.lru_cache(maxsize=MAX_CACHED_SCHEMAS)(_judge_of)
 
 
 ENGINE_ERRORS: Final = (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError)
-"""Exceptions that `compile_engine` raises when the fast engine rejects a schema."""
+"""Exceptions that `compile_engine` raises if the fast engine rejects a schema."""
 
 
 def without_schema_keyword(schema: Any) -> Any:
-    """Return a schema without `$schema`, as `compile_engine` requires."""
+    """Return a copy of a schema without `$schema`, as `compile_engine` requires."""
     if not isinstance(schema, dict):
         return schema
     return {key: value for key, value in schema.items() if key != "$schema"}
 
 
 def compile_engine(name: str, schema: Any) -> Any:
-    """Compile an untrusted schema without `$schema` for the fast engine, in a known dialect.
+    """Compile an untrusted schema for the fast engine.
+
+    Args:
+        name: the schema's dialect.
+        schema: the schema, without `$schema`.
 
     Raises:
         jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError: the engine
@@ -89,7 +92,7 @@ def compile_engine(name: str, schema: Any) -> Any:
 
 
 def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
-    """Validate a JSON text."""
+    """Validate a JSON text with a validator; a text that cannot be decoded is invalid."""
     try:
         return judge(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:
@@ -97,7 +100,7 @@ def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
 
 
 def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
-    """Wrap a jsonschema-rs validator.
+    """Wrap a jsonschema-rs validator as a `Validator`.
 
     Args:
         validator: an instance of a class in `ENGINES`.
@@ -121,7 +124,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
 
 
 def _reference_judge(name: str, schema: Any) -> Validator | None:
-    """Return a validator that uses jsonschema; None if it rejects the schema or would run `re`."""
+    """Return a validator that uses jsonschema, or None if jsonschema cannot be used."""
     from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 
     find_errors = reference_engine.error_finder(name, schema)
@@ -145,7 +148,7 @@ def _reference_judge(name: str, schema: Any) -> Validator | None:
 
 
 def _bounded(judge: Validator, limit: int) -> Validator:
-    """Return a validator that rejects values nested deeper than `limit` without validating them."""
+    """Return a validator that refuses to validate values nested deeper than `limit`."""
 
     def judge_shallow(value: Any) -> ValidationResult:
         if nesting_depth(value) > limit:
@@ -160,7 +163,7 @@ def _bounded(judge: Validator, limit: int) -> Validator:
 
 
 def _first(errors: Iterable[tuple[tuple[str, ...], str]]) -> ValidationResult:
-    """Return the least nested error.
+    """Return the least nested error as a result.
 
     Path and message break ties, because engines order errors differently.
     """
@@ -173,7 +176,7 @@ def _place(parts: Iterable[Any]) -> tuple[str, ...]:
 
 
 def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
-    """Return a jsonschema error's keyword and details in the format of jsonschema-rs."""
+    """Convert a jsonschema error to the keyword and details that jsonschema-rs would give."""
     name, value = error.validator, error.validator_value
     if name is None or (value is False and name == "items"):
         return "falseSchema", {}
@@ -188,12 +191,12 @@ def _like_fast(error: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _first_of(names: Iterable[Any], message: str) -> str:
-    """Return the name at the start of a jsonschema message, since the error has no field for it."""
+    """Return the name at the start of a jsonschema message; the error has no field for the name."""
     return next((name for name in names if message.startswith(f"{name!r} is ")), "")
 
 
 def _message(name: str, detail: dict[str, Any], value: Any) -> str:
-    """Return the error message. It omits the value, so that equal errors have equal messages."""
+    """Return the message for an error, without the value: equal errors then have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         own = json_type(value)
@@ -234,7 +237,7 @@ _MESSAGES: Final = {
     "falseSchema": "is not allowed here",
     "propertyNames": "has a member with a name that is not allowed",
 }
-"""Maps keywords to messages; `{}` is a placeholder for the limit."""
+"""Maps keywords to messages; `{}` is a placeholder for the keyword's limit."""
 
 
 def _limit(detail: dict[str, Any]) -> str:
@@ -242,7 +245,7 @@ def _limit(detail: dict[str, Any]) -> str:
 
 
 def json_type(value: Any) -> str:
-    """Return the JSON type of a value."""
+    """Return the name of a value's JSON type."""
     if value is None:
         return "null"
     kinds = ((bool, "boolean"), (str, "string"), (int, "integer"), (float, "number"))

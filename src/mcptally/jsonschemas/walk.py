@@ -1,8 +1,8 @@
-"""Finds an untrusted schema's subschemas and the targets of its references, by JSON Pointer.
+"""Finds the subschemas of an untrusted schema, and the targets of its references, by JSON Pointer.
 
 Nothing is fetched, so a reference to another document has no target. Engines differ in how they
 resolve references within a document (URI equality, base URI, scope of dynamic anchors). Therefore
-all possible targets are returned, and the caller assumes the most expensive target.
+all possible targets are returned, and the caller assumes the most expensive one.
 """
 
 import re
@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Keywords that apply subschemas to the same value (a list of subschemas, one, or one per name) or
-# to its child values (one, or one per name).
+# Keywords that apply subschemas to the same value (a list of subschemas, one subschema, or one per
+# name), or to child values (one subschema, or one per name).
 IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 IN_PLACE_ONE: Final = ("not", "if", "then", "else")
 IN_PLACE_MAP: Final = ("dependentSchemas", "dependencies")
@@ -21,18 +21,18 @@ BELOW_ONE: Final = (
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
-"""Keywords that apply a subschema defined elsewhere to the same value."""
+"""Keywords that refer to a subschema elsewhere, which then applies to the same value."""
 
 _IDS: Final = ("$id", "id")
 _ANCHORS: Final = ("$anchor", "$dynamicAnchor")
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*:")
 
 _MAX_COMPARED_IDS: Final = 64
-"""Maximum number of ids with the same last step whose other steps are compared."""
+"""Maximum number of ids with the same last step for which the other steps are compared, too."""
 
 
 def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON Pointer and content of every subschema that is an object."""
+    """Yield the JSON Pointer and the content of every subschema that is an object."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, node = todo.pop()
@@ -56,10 +56,11 @@ class References:
     """Resolves each reference in a schema to all of its possible targets."""
 
     def __init__(self, schema: Any) -> None:
-        # Include all objects, because engines look for ids in different places, and a JSON Pointer
-        # may refer to an object that is not a subschema.
+        # Include all objects: engines look for ids in different places, and a JSON Pointer may
+        # refer to an object that is not a subschema.
         self.objects = dict(_objects(schema))
-        """Maps JSON Pointers to objects, which need not be subschemas."""
+        """Maps the JSON Pointer of every object in the schema to the object, which need not be a
+        subschema."""
         self._resources = {""}
         self._ids: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         self._anchors: dict[str, list[str]] = {}
@@ -74,7 +75,7 @@ class References:
                 self._recursive.append(at)
 
     def targets(self, at: str, key: str, reference: str) -> list[str]:
-        """Return the JSON Pointers of the objects that a reference may resolve to.
+        """Return the JSON Pointers of all objects to which a reference may resolve.
 
         Args:
             at: JSON Pointer of the node that contains the reference.
@@ -108,7 +109,7 @@ class References:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
     def _with_id(self, steps: tuple[str, ...]) -> list[str]:
-        """Return the schema resources whose id may equal a URI; both may be relative."""
+        """Return the schema resources whose id may equal a URI; either may be relative."""
         ids = self._ids.get(steps[-1], [])
         if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
@@ -116,7 +117,10 @@ class References:
         return [at for own, at, common in lengths if own[-common:] == steps[-common:]]
 
     def _enclosing(self, at: str, uri: str) -> list[str]:
-        """Return the schema resources that may be a reference's base; with a `uri`, all of them."""
+        """Return the resources that may be the base of a reference at `at`.
+
+        A reference with a `uri` may have any resource as its base.
+        """
         if uri:
             return sorted(self._resources)
         own = []
@@ -127,7 +131,7 @@ class References:
         return [*own, ""]
 
     def _under(self, root: str, fragment: str) -> str | None:
-        """Return the normalised JSON Pointer of a fragment below a root."""
+        """Return the normalised pointer of a fragment under a root; None if nothing is there."""
         part: Any = self.objects[root]
         for token in fragment.split("/")[1:]:
             step: str | int = token.replace("~1", "/").replace("~0", "~")
@@ -145,7 +149,7 @@ class References:
 
 
 def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the JSON Pointer and content of every object in a JSON value."""
+    """Yield the JSON Pointer and the content of every object in a JSON value."""
     todo: list[tuple[str, Any]] = [("", schema)]
     while todo:
         at, value = todo.pop()
@@ -159,7 +163,7 @@ def _objects(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _steps(uri: str) -> tuple[str, ...] | None:
-    """Return a URI's host and path as steps, normalised so that equal URIs have equal steps.
+    """Split a URI into host and path steps, normalised so that equal URIs have equal steps.
 
     Returns None if there is no path, because the URI then refers to the enclosing resource. A
     relative URI yields the last steps of the URI that it resolves to.
@@ -186,10 +190,10 @@ def _steps(uri: str) -> tuple[str, ...] | None:
 
 
 def keys(value: Any) -> list[str]:
-    """Return an object's member names; an empty list if `value` is not an object."""
+    """Return the member names of an object; an empty list if `value` is not an object."""
     return list(value) if isinstance(value, dict) else []
 
 
 def pointer(parts: Any) -> str:
-    """Return the JSON Pointer (RFC 6901) with these names and indices."""
+    """Return the JSON Pointer (RFC 6901) that consists of these names and indices."""
     return "".join(["/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts])

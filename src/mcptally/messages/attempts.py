@@ -1,8 +1,8 @@
 """Links requests that are attempts at the same operation; linked requests form a chain.
 
-A link connects a request that requires input to the request that provides it, a call that started a
-task to requests about the task, a failed `server/discover` to the handshake that follows, or a
-failed call to its retry.
+A link goes from a request that provides input to the request that required it, from requests about
+a task to the call that started it, from a handshake to the failed `server/discover` before it, or
+from a retry to the failed call.
 """
 
 from collections.abc import Iterator
@@ -21,11 +21,12 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 RETRY_WITHIN: Final = 10 * 60 * 10**9
-"""Maximum nanoseconds between a failed call and its retry (an identical call in the session)."""
+"""Maximum time in nanoseconds between a failed call and its retry, which is an identical call in
+the same session."""
 
 
 class _Rows(StageTable):
-    """The columns of calls from which `link_attempts` finds retries and chains."""
+    """The columns of calls that `link_attempts` reads."""
 
     pos = GatheredCalls.pos
     recording = GatheredCalls.recording
@@ -47,7 +48,7 @@ class _Rows(StageTable):
 
 
 class _Links(StageTable):
-    """One row per call that is another attempt at an earlier call."""
+    """One row per call that is a further attempt, with the index of the previous attempt."""
 
     i = Column(pl.UInt32, "Index of the call in the frame of calls.")
     previous = Column(pl.UInt32, "Index of the earlier call.")
@@ -55,10 +56,10 @@ class _Links(StageTable):
 
 
 def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by`.
+    """Add `attempt_of`, `attempt`, `attempt_why` and `continued_by` to the calls.
 
-    An unlinked call is attempt 1 of itself. In a chain of requests for input, the last request gets
-    the total latency of all requests, and the time between requests as `waiting_ms`.
+    An unlinked call is attempt 1 of itself. In a chain of requests with input, the last request
+    gets the total latency of all requests, and the time between requests as `waiting_ms`.
 
     Args:
         calls: a partition's calls with their outcomes; all columns are retained.
@@ -97,7 +98,7 @@ def link_attempts(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
-    """Add `continued_by`; give the last call in each chain the total latency and waiting time."""
+    """Add `continued_by`; give the last call of each chain the total latency and waiting time."""
     continued = pl.Series(Calls.continued_by.name, [None], dtype=pl.String)
     continued = continued.new_from_index(0, calls.height)
     if not legs.height:
@@ -124,7 +125,7 @@ def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return, for each call, the first call in its chain and the number of links to it."""
+    """Return, for each call, the index of its chain's first call and the number of links to it."""
     root = np.arange(size)
     root[links.get_column(_Links.i.name).to_numpy()] = links.get_column(
         _Links.previous.name
@@ -139,7 +140,12 @@ def _resolve(size: int, links: pl.DataFrame) -> tuple[npt.NDArray[np.int64], npt
 
 
 def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
-    """Return the rows as `_Links`, without links from a call to itself."""
+    """Convert rows to `_Links`, dropping links from a call to itself.
+
+    Args:
+        rows: the linked calls.
+        why: the reason for the link.
+    """
     return rows.filter(_Links.i.col != _Links.previous.col).select(
         _Links.i.col.cast(_Links.i.dtype),
         _Links.previous.col.cast(_Links.previous.dtype),
@@ -150,7 +156,7 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     """Link each request that provides input to the call that required the input.
 
-    The call is found by `requestState` or, without it, by method and target.
+    The call is found by `requestState` or, in its absence, by method and target.
     """
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state
@@ -188,7 +194,7 @@ def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
 
 
 def _task_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link requests about a task to the earlier call that started it."""
+    """Link each request about a task to the earlier call that started the task."""
     recording, task_id = _Rows.recording, _Rows.task_id
     about = rows.filter(_is_about_task()).drop_nulls(task_id.name)
     tasks = rows.filter(_starts_task()).select(
@@ -227,15 +233,15 @@ def _is_failed_probe() -> pl.Expr:
 
 
 def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-    """Link each call to the preceding failed call with the same tool and arguments.
+    """Link each call to the preceding failed call to the same tool with the same arguments.
 
     If the failed call required a sign-in, the link is a continuation, not a retry.
     """
     sent, tool = _Rows.ts_ns, _Rows.tool
-    # Of the replies that require input, only the error `-32042` has a code.
+    # Among replies that require input, only the error `-32042` has a code.
     signs_in = (_Rows.outcome.col == "input_required") & _Rows.error_code.col.is_not_null()
     tried = rows.filter((_Rows.method.col == "tools/call") & tool.col.is_not_null())
-    # Hashing a struct would copy the arguments.
+    # Group by a hash of the arguments, because hashing a struct would copy the arguments.
     group = [
         _Rows.session.col,
         tool.col,
@@ -264,7 +270,7 @@ def _retry_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
         .filter(
             "follows",
             pl.col("failed") | pl.col("signed_in"),
-            # A call sent before the failure arrived is concurrent, not a retry.
+            # A call that was sent before the failure arrived is concurrent, not a retry.
             pl.col("pause").is_between(0, RETRY_WITHIN),
         )
     )

@@ -1,4 +1,4 @@
-"""Extracts messages from events: whole frames, members of batches, and truncated frames."""
+"""Extracts messages from events: complete frames, members of batches, and truncated frames."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from mcptally.transcript.events import MSG_DECODER, MessageEvent, Msg, RawFrame
 
 
 def message_from_head(frame: RawFrame) -> MessageEvent:
-    """Return a message with the members that were found in the head of a truncated frame."""
+    """Build a message from the members that were found in a truncated frame's head."""
     name = {} if frame.name is None else {"name": frame.name}
     message = Msg(id=frame.id, method=frame.method)
     if frame.method is not None:
         message.params = Raw(msgspec.json.encode(name))
     else:
-        # A recorded frame without `isError` near its start or end is not an error. Logs may omit
-        # the member.
+        # A recorded frame without `isError` near its start or end is not an error. Imported logs
+        # may omit the member.
         is_known = frame.is_error is not None or not frame.derived
         message.result = Raw(
             msgspec.json.encode({"isError": bool(frame.is_error)} if is_known else {})
@@ -41,9 +41,10 @@ def message_from_head(frame: RawFrame) -> MessageEvent:
 def split_batches(
     items: Sequence[MessageEvent],
 ) -> tuple[list[Msg], npt.NDArray[np.int64] | None, npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
-    """Return four columns: messages, indexes of their events, indexes in a batch, `batch` flags.
+    """Split batches into single messages.
 
-    The column of event indexes is None if every event has exactly one message.
+    Returns four columns: messages, indexes of their events, positions in a batch, and `batch`
+    flags. The column of event indexes is None if every event has exactly one message.
     """
     msgs: list[Any] = [item.msg for item in items]
     batches = [place for place, msg in enumerate(msgs) if msg.__class__ is not Msg]
@@ -53,7 +54,7 @@ def split_batches(
     messages: list[Msg] = []
     start = 0
     for place in batches:
-        # An empty batch has no messages, but gets a row.
+        # An empty batch has no messages, but still gets a row.
         members = [MSG_DECODER.one(member) for member in msgs[place]] or [Msg()]
         messages += msgs[start:place]
         messages += members

@@ -1,4 +1,4 @@
-"""Declares the output tables of `sessions` and `pair`: messages with sessions, and paired calls."""
+"""Declares the tables that `sessions` and `pair` return: messages with sessions, and calls."""
 
 import polars as pl
 
@@ -35,7 +35,7 @@ class SessionMessages(DecodedMessages):
 
 
 class SessionIdentities(StageTable):
-    """One row per session in which either side reports its name, version or capabilities."""
+    """One row per session in which at least one side reports its name, version or capabilities."""
 
     session = Calls.session
     server_name = Calls.server_name
@@ -48,7 +48,7 @@ class SessionIdentities(StageTable):
 
 
 class OpenedRecordings(StageTable):
-    """One row per recording; all other columns are null if there is no `open` event."""
+    """One row per recording; a recording without an `open` event has null in all other columns."""
 
     recording = Event.recording
     transport = Opens.transport
@@ -69,7 +69,7 @@ class PairedMessages(SessionMessages):
 
 
 class PairedCalls(Event, ReplyContent, SessionIdentities):
-    """One row per request, without replays, with its reply, cancellation and progress."""
+    """One row per request that is not a replay, with its reply, cancellation and progress."""
 
     call_id = Calls.call_id
     pos = SessionMessages.pos

@@ -1,4 +1,4 @@
-"""Decodes results, and turns their content blocks into columns of types, counts and text."""
+"""Decodes results, and converts their content blocks to columns of types, counts and text."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,21 +16,22 @@ from mcptally.tables.arrow import indices, series_from_arrow
 from mcptally.transcript.events import ABSENT, OTHER_CONTENT, Block, LenientDecoder, Result
 
 TEXT_LIMIT: Final = 4000
-"""Maximum number of characters kept of the text of a result without `isError`."""
+"""Maximum number of characters that are kept of a result's text, if it has no `isError`."""
 
 ERROR_TEXT_LIMIT: Final = 65536
-"""Maximum number of characters kept of an error's text."""
+"""Maximum number of characters that are kept of an error's text."""
 
 LONG_RESULT: Final = 1 << 16
-"""Minimum size in bytes of a long result, of whose texts only the beginning is decoded."""
+"""Size in bytes from which a result is long. Only the beginning of a long result's texts is
+decoded."""
 
 _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
-"""Maximum bytes per character in JSON."""
+"""Maximum number of bytes that a character takes in JSON."""
 
 
 class _LongBlock(Block, gc=False, rename="camel"):
     text: Raw = ABSENT  # type: ignore[assignment]
-    """Raw JSON; `_decode_long` replaces it."""
+    """Raw JSON of the text; `_decode_long` replaces it by a decoded string."""
 
 
 class _LongResult(Result, gc=False, rename="camel"):
@@ -38,7 +39,7 @@ class _LongResult(Result, gc=False, rename="camel"):
 
 
 class _ResultDecoder(LenientDecoder[Result]):
-    """Decodes results. Of each text in a long result, it decodes only the part that is kept."""
+    """Decodes results. In long results, it decodes only the part of each text that is kept."""
 
     def __init__(self) -> None:
         super().__init__(Result)
@@ -66,7 +67,7 @@ def _decode_long(text: Raw) -> Result:
 
 
 def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
-    """Return at least the first `limit` characters of a JSON string, or all if it is shorter.
+    """Decode at least the first `limit` characters of a JSON string, or all of a shorter string.
 
     Raises:
         msgspec.ValidationError: `text` is not a JSON string.
@@ -75,7 +76,7 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
     if len(text) <= size or bytes(memoryview(text)[:1]) != b'"':
         return _TEXT_DECODER.decode(text) if len(text) else UNSET
     head = bytes(memoryview(text)[:size])
-    for cut in range(_MAX_ESCAPE):  # the last character of the cut text may be incomplete
+    for cut in range(_MAX_ESCAPE):  # the cut may be inside the last character
         try:
             return _TEXT_DECODER.decode(head[: size - cut] + b'"')
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -84,7 +85,7 @@ def _beginning(text: Raw, limit: int) -> str | UnsetType | None:
 
 
 def result_columns(items: Sequence[Result]) -> dict[str, Any]:
-    """Return the columns that describe results, by name."""
+    """Map column names to columns that describe results."""
     columns = scalar_columns(items, Result)
     return (
         columns
@@ -97,7 +98,7 @@ def result_columns(items: Sequence[Result]) -> dict[str, Any]:
 
 
 def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, Any]:
-    """Return the columns that describe the results' content blocks, by name."""
+    """Map column names to columns that describe the content blocks of results."""
     contents = [item.content for item in items]
     sizes = np.fromiter((len(c) if c else 0 for c in contents), np.int64, len(contents))
     ends = np.cumsum(sizes)
@@ -139,7 +140,8 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
     for raws in (annotations, metas):
         if not _all_absent(raws):
             bare &= ~present(raws)
-    # Most results have one block, whose text is the result's text; without blocks, it is null.
+    # Most results have one block, whose text is the result's text. The text of a result without
+    # blocks is null.
     starts = np.where(sizes > 0, ends - sizes, len(block_texts))
     first = text_column.extend_constant(None, 1).gather(indices(starts))
     many = np.flatnonzero(sizes > 1).tolist()
@@ -159,11 +161,11 @@ def content_columns(items: Sequence[Result], is_error: pl.Series) -> dict[str, A
 
 
 _KINDS: Final = {"text": 1, "image": 2, "audio": 3, "resource": 4, "resource_link": 4}
-"""Maps counted block types to internal codes; links count as resources."""
+"""Maps the block types that are counted to internal codes; links count as resources."""
 
 
 def _all_absent(raws: Sequence[Raw]) -> bool:
-    # Count occurrences of an object, which is faster than computing lengths.
+    # Count identical objects, which is faster than computing lengths.
     return raws.count(ABSENT) == len(raws)
 
 
@@ -172,6 +174,6 @@ def _kind(content: Any) -> str:
 
 
 def _join(texts: Sequence[str | None], limit: int) -> str | None:
-    """Join the texts of several blocks with line breaks; cut the result to `limit` characters."""
+    """Join the texts of several blocks with line breaks; keep at most `limit` characters."""
     known = [text for text in texts if text is not None]
     return "\n".join(known)[:limit] if known else None

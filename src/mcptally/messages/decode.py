@@ -1,6 +1,6 @@
 """Decodes transcript files into tables. No other stage parses whole transcript lines.
 
-    files → Events (messages, their parameters and replies, HTTP events, …, findings)
+files → Events (messages, their parameters and replies, HTTP events, …, findings)
 
 One native call decodes a run of lines into typed structs, whose payloads stay raw bytes; other
 native calls transpose the structs to columns. A line that does not match the types is decoded
@@ -68,35 +68,35 @@ from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
-"""Bytes of lines that are converted to columns at once. Larger batches would need more memory, and
-many small batches more time."""
+"""Number of bytes of lines that are converted to columns at a time. Larger batches would need more
+memory, and many small batches more time."""
 
 
 class Events(msgspec.Struct, frozen=True):
-    """The events in a set of transcript files; `event_tables` declares the tables."""
+    """The events in a set of transcript files, as tables; `event_tables` declares the tables."""
 
     messages: pl.DataFrame
-    """`DecodedMessages`."""
+    """The `DecodedMessages` table."""
     asks: pl.DataFrame
-    """`RequestParams`."""
+    """The `RequestParams` table."""
     replies: pl.DataFrame
-    """`Replies`."""
+    """The `Replies` table."""
     raws: pl.DataFrame
-    """`RawFrames`."""
+    """The `RawFrames` table."""
     http: pl.DataFrame
-    """`HttpEvents`."""
+    """The `HttpEvents` table."""
     opens: pl.DataFrame
-    """`Opens`."""
+    """The `Opens` table."""
     closes: pl.DataFrame
-    """`Closes`."""
+    """The `Closes` table."""
     gaps: pl.DataFrame
-    """`Gaps`."""
+    """The `Gaps` table."""
     stderr: pl.DataFrame
-    """`StderrEvents`."""
+    """The `StderrEvents` table."""
     findings: pl.DataFrame
-    """`Findings`."""
+    """The `Findings` table."""
     duplicate_members: pl.DataFrame
-    """`DuplicateMembers`."""
+    """The `DuplicateMembers` table."""
 
 
 _TABLES: Final[dict[str, type[StageTable]]] = {
@@ -110,32 +110,33 @@ _TABLES: Final[dict[str, type[StageTable]]] = {
     "gaps": event_tables.Gaps,
     "stderr": event_tables.StderrEvents,
 }
-"""Maps fields of `Events` to table classes, for tables that are built batch by batch."""
+"""Maps fields of `Events` to table classes, for the tables that are built batch by batch."""
 
 
 class Slices(msgspec.Struct, frozen=True):
-    """The events in a set of files; large sets are sliced by recording."""
+    """The events in a set of files; a large set is divided into slices by recording."""
 
     several: bool
     """Whether there is more than one slice."""
     events: Iterator[Events]
-    """The events in each slice; if there are several, they are read from temporary files."""
+    """Yields the events of each slice. If there are several slices, they are read from temporary
+    files."""
     digests: Digests
     """Digests of the files that were read completely."""
     tallies: list[ReadTally]
-    """For each file, how much of it could not be read."""
+    """For each file, how much of it was read, and how much could not be read."""
 
 
 @with_raised_recursion_limit
 def decode(
     files: Sequence[Path], names: Sequence[str] | None = None, *, memory: int | None = None
 ) -> Events:
-    """Return all events in `files`, in order; unreadable parts become findings.
+    """Decode all events in `files`, in order; unreadable parts become findings.
 
     Args:
         files: files that share recordings, or a single file.
         names: names for the files in findings; None means their paths.
-        memory: maximum bytes of memory; lines that do not fit are not read, and a finding reports
+        memory: maximum memory in bytes; lines that do not fit are not read, and a finding reports
             them. None means the free memory. For several files, free memory is checked only if they
             are larger than `memory_budget.UNCHECKED_BYTES`.
 
@@ -152,10 +153,15 @@ def decode_slices(
     slicing: Slicing | None,
     span: Span | None = None,
 ) -> Slices:
-    """Return all events in `files`, like `decode`, but in slices if there are many.
+    """Decode all events in `files`, like `decode`, but in slices if there are many.
 
-    A recording is never split between slices. The first slice has the findings about files. If
-    `slicing` is None, there is one slice. With a `span`, only this part of a single file is read.
+    A recording is never split between slices. The first slice contains the findings about files.
+
+    Args:
+        files: files that share recordings, or a single file.
+        names: names for the files in findings.
+        slicing: when to slice and where to store the slices; None means a single slice.
+        span: the part of a single file to read; None means all of it.
 
     Raises:
         McptallyError: a file behind a URL cannot be reached.
@@ -180,7 +186,7 @@ def _collected(
 
 
 class _Collector:
-    """Builds the tables of events batch by batch."""
+    """Builds the tables of events, batch by batch."""
 
     def __init__(
         self, names: Sequence[str], memory: int | None, slicing: Slicing | None, *, alone: bool
@@ -194,10 +200,11 @@ class _Collector:
         self.findings: list[Finding] = []
         self.waiting: list[AnyEvent] = []
         self.places: list[tuple[npt.NDArray[np.uint32], LineNumbers]] = []
-        """Files and lines of the pending events."""
+        """For the pending events, in batches: the index of each event's file, and its line number.
+        """
         self.runs: list[tuple[int, LineRun]] = []
-        """(file, run) for the lines of the pending events. The lines stay in memory, because the
-        payloads refer to them."""
+        """The runs that contain the lines of the pending events, each with the index of its file.
+        The lines stay in memory, because the payloads refer to them."""
         self.bytes = 0
         self.room = DecompressionBudget()
         self.digests = Digests()
@@ -230,7 +237,7 @@ class _Collector:
             noise += run.count - len(events)
             for line, rule, message in faults:
                 bad[rule] += 1
-                if rule != "transcript.torn_tail":  # the recording may still be written
+                if rule != "transcript.torn_tail":  # the recording may still be running
                     tally.add_fault(line, message, len(run.line(line)))
                 if bad[rule] <= MAX_FAULTS:
                     severity: Severity = "warning" if rule == "transcript.torn_tail" else "error"
@@ -296,9 +303,9 @@ class _Collector:
         self.runs = []
 
     def _add_heads(self, items: list[RawFrame], place: dict[str, Any]) -> None:
-        """Add truncated frames as messages if their heads could be parsed."""
+        """Add truncated frames as messages if an id or a method was found in their heads."""
         chosen = [i for i, item in enumerate(items) if item.why == "too_large"]
-        # The recorder writes a null id if it found no id in the head.
+        # The recorder writes a null id if it did not find an id in the head.
         for i in chosen:
             items[i].id = ABSENT if bytes(items[i].id) == b"null" else items[i].id
         known = [i for i in chosen if items[i].method is not None or len(items[i].id)]
@@ -357,7 +364,7 @@ class _Collector:
         self._add_errors(rows, errors, has_error)
 
     def _find_duplicates(self, files: npt.NDArray[np.uint32], numbers: LineNumbers) -> None:
-        """Search for duplicate members in lines that are longer than the sum of their members."""
+        """Find duplicate members in lines that are longer than the sum of their members."""
         places = sorted(set(zip(files.tolist(), numbers.tolist(), strict=True)))[
             : self.rereads_left
         ]
@@ -428,7 +435,7 @@ class _Collector:
         texts = [errors[i] for i in chosen.tolist()]
         items, odd = ERROR_DECODER.many(texts)
         for item, text in zip(items, texts, strict=True):
-            if bytes(memoryview(text)[:1]) == b'"':  # a string in place of an error object
+            if bytes(memoryview(text)[:1]) == b'"':  # a string instead of an error object
                 item.message = msgspec.json.decode(text)
         columns = scalar_columns(items, Error)
         self._add(
@@ -449,12 +456,12 @@ class _Collector:
         self.frames.setdefault(name, []).append(frame)
 
     def _spool_chunk(self) -> None:
-        """Move the rows to files by recording, unless most rows belong to the same recording."""
-        # Chunks can only be full if a folder and a limit are set.
+        """Write the rows to files, by recording, unless most of them belong to one recording."""
+        # A chunk can be full only if a folder and a limit are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self._batch()
         tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # no line of the files was an event
+        if all(frame.is_empty() for frame in tables.values()):  # none of the lines was an event
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:
@@ -474,7 +481,7 @@ class _Collector:
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:
-        """Return all decoded events and the findings about them."""
+        """Return all decoded events, in slices if necessary, and the findings about them."""
         self._batch()
         findings = findings_frame(self.findings)
         duplicates = pl.DataFrame(
@@ -492,7 +499,7 @@ class _Collector:
         return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
-        """Return the tables built so far, by name, and start over with empty tables."""
+        """Map table names to the tables built so far, and start over with empty tables."""
         frames = {
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
@@ -505,14 +512,12 @@ class _Collector:
 def _shares(
     spool: EventSpool, findings: pl.DataFrame, duplicate_members: pl.DataFrame
 ) -> Iterator[Events]:
-    """Yield the events of each share of the recordings.
-
-    The first item has the findings.
-    """
+    """Yield the events of each share of the recordings; the first item contains the findings."""
     empty = {name: table.empty() for name, table in _TABLES.items()}
     for share in range(spool.shares):
         if share == 0 or spool.has(share):
-            # A local variable would keep the tables in memory while the caller scores them.
+            # Don't assign to a variable: it would keep the tables in memory while the caller scores
+            # them.
             yield Events(
                 **spool.read(share, empty),
                 findings=findings.clear() if share else findings,
@@ -521,10 +526,10 @@ def _shares(
 
 
 MAX_REREAD: Final = 10_000
-"""Maximum number of lines per partition that are reread to find duplicate members."""
+"""Maximum number of lines per partition that are read again to find duplicate members."""
 
 MAX_FAULTS: Final = 1000
-"""Maximum number of findings per file and rule; another finding gives the number omitted."""
+"""Maximum number of findings per file and rule; one more finding says how many were omitted."""
 
 _IS_ORDINARY_CALL: Final = (
     RequestParams.name.col.is_not_null()
@@ -536,7 +541,8 @@ _IS_ORDINARY_CALL: Final = (
         | RequestParams.meta_progress_token.col.str.contains(r'^(?:"|-?\d+$)')
     )
 )
-"""Selects parameters of tools/call that other columns describe fully: their JSON is not stored."""
+"""Selects the parameters of tools/call requests that other columns describe completely. Their JSON
+is not stored."""
 
 _NO_HEADERS: Final = Headers()
 _NO_REQUEST_META: Final = RequestMeta()

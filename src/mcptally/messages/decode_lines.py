@@ -1,4 +1,4 @@
-"""Decodes lines to event structs. A line becomes an event or a fault; blank lines are skipped.
+"""Decodes lines to event structs. Each line becomes an event or a fault; blank lines are skipped.
 
 A native call decodes many lines at once. If it fails, the lines are decoded one by one, so that a
 bad line does not affect its neighbours.
@@ -25,17 +25,18 @@ from mcptally.transcript.parse import (
 LineNumbers = npt.NDArray[np.int64]
 """Line numbers, starting from 1."""
 Fault = tuple[int, str, str]
-"""Line number, rule and message."""
+"""Line number, id of the violated rule, and message."""
 
 _PIECE_BYTES: Final = 1 << 15
-"""Bytes decoded by one native call. A piece that contains a bad line is split in half."""
+"""Number of bytes that one native call decodes. A piece that contains a bad line is split in half.
+"""
 
 _FEW_LINES: Final = 4
 """Number of lines up to which a piece with a bad line is decoded line by line."""
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Return the events in a run of lines, their line numbers, and the faults of other lines."""
+    """Decode a run of lines into events with their line numbers, and faults of the other lines."""
     readable = _is_readable(run.data, run.ends)
     events: list[AnyEvent] = []
     numbers: list[LineNumbers] = []
@@ -71,7 +72,7 @@ def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
 
 
 def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Decode a run like `decode_run`, but line by line."""
+    """Decode a run line by line, with the same result as `decode_run`."""
     events: list[AnyEvent] = []
     numbers: list[int] = []
     faults: list[Fault] = []
@@ -91,12 +92,12 @@ def _one_by_one(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]
 
 
 def _is_readable(data: bytes, ends: Sequence[int]) -> bool:
-    """Return whether complete lines are UTF-8 and none of them is nested too deeply."""
+    """Return whether complete lines are valid UTF-8 and none of them is nested too deeply."""
     return _is_utf8(data) and not has_too_deep(data, ends)
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return whether all lines are UTF-8, without copying; `parse.is_utf8` checks a single line."""
+    """Return whether lines are valid UTF-8, without copying; see `parse.is_utf8` for one line."""
     if data.isascii():
         return True
     buffers = [None, pa.py_buffer(np.array([0, len(data)], np.int64)), pa.py_buffer(data)]

@@ -17,7 +17,7 @@ import polars as pl
 from mcptally.transcript.events import MEMBERS_DECODER
 
 _PUNCTUATION: Final = len('"":,')
-"""Number of characters in a member besides its name and value: quotes, colon and comma."""
+"""Number of bytes that a member takes besides its name and value: quotes, colon and comma."""
 
 
 def unexplained_sizes(
@@ -25,8 +25,12 @@ def unexplained_sizes(
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of messages that were longer on the wire than the sum of their members.
 
-    The sum assumes no spaces, or one space after each colon and comma. `members` maps each member's
-    name to the size of its values in bytes.
+    The sum allows for no spaces, or for one space after each colon and comma.
+
+    Args:
+        sizes: the messages' sizes on the wire in bytes.
+        methods: the messages' methods.
+        members: maps each other member's name to the sizes of its values in bytes; 0 if absent.
     """
     count = len(methods)
     quoted = (methods.str.len_bytes().cast(pl.Int64) + len('""')).fill_null(0)
@@ -43,7 +47,7 @@ def unexplained_sizes(
 
 
 def repeated_members(line: bytes) -> list[str]:
-    """Return the names of the members that occur twice in a line's message."""
+    """Return the names of members that occur twice in the message on a line."""
     try:
         msg = MEMBERS_DECODER.decode(line)["msg"]
         known = MEMBERS_DECODER.decode(msg)

@@ -1,8 +1,8 @@
-"""Stores a large partition's decoded events in files, divided by recording into shares.
+"""Stores a large partition's decoded events in files, divided into shares by recording.
 
-    chunks of decoded tables → files per share → the tables of one share at a time
+chunks of decoded tables → files per share → the tables of one share at a time
 
-A recording's events are all in the same share, so each share can be scored separately.
+All events of a recording are in the same share, so each share can be scored separately.
 """
 
 import math
@@ -19,17 +19,17 @@ from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.messages.memory_budget import memory_of_lines
 
 MARGIN: Final = 1.6
-"""Factor by which the number of shares exceeds the minimum, because shares differ in size and the
-process retains some memory from one share to the next."""
+"""Factor by which the number of shares exceeds the minimum: shares differ in size, and the process
+retains some memory from one share to the next."""
 
 
 class Slicing(msgspec.Struct, frozen=True):
-    """When to divide a partition's events by recording, and where to store them."""
+    """Whether and where to divide a partition's events by recording."""
 
     folder: Path
-    """Folder to create for the files."""
+    """Folder to create for the files with the events."""
     chunk: int
-    """Maximum bytes of memory for scoring a chunk of lines."""
+    """Maximum memory in bytes for scoring a chunk of lines."""
     size: int
     """Approximate total size of the transcript files in bytes."""
 
@@ -37,34 +37,38 @@ class Slicing(msgspec.Struct, frozen=True):
 class EventSpool:
     """Stores decoded tables in files.
 
-    There is one file per chunk, share of the recordings and table.
+    There is one file per combination of chunk, share of the recordings, and table.
     """
 
     def __init__(self, slicing: Slicing, *, limit: int, read: int) -> None:
-        """Create the folder.
+        """Create the folder, and choose the number of shares.
 
         Args:
             slicing: the partition's folder and size.
-            limit: maximum bytes of memory for scoring a share.
-            read: transcript bytes in the first chunk.
+            limit: maximum memory in bytes for scoring a share.
+            read: number of transcript bytes in the first chunk.
         """
         slicing.folder.mkdir(parents=True)
         self.folder = slicing.folder
         self.limit = limit
         self.shares = max(2, math.ceil(MARGIN * slicing.size / read))
         self.chunks: list[int] = []
-        """Number of shares in each chunk."""
+        """For each chunk, the number of shares into which it is divided."""
         self.written: set[tuple[int, int]] = set()
-        """(chunk, share) pairs for which files were written."""
+        """Pairs of a chunk and a share for which files were written."""
         self.lines = np.zeros(self.shares)
-        """Number of events in each share."""
+        """For each share, its number of events."""
         self.bytes = np.zeros(self.shares)
-        """Approximate number of transcript bytes in each share."""
+        """For each share, its approximate number of transcript bytes."""
 
     def add(self, tables: Mapping[str, pl.DataFrame], size: int) -> None:
-        """Write a chunk: the tables, by name, from `size` bytes of transcript.
+        """Write the tables of a chunk to files, one per share and table.
 
         Tables without a column `recording` refer to the `row` of a message in the same chunk.
+
+        Args:
+            tables: maps table names to tables.
+            size: number of transcript bytes from which the tables were decoded.
         """
         sizes = np.zeros(self.shares)
         for name, frame in tables.items():
@@ -78,13 +82,14 @@ class EventSpool:
                     self.lines[share] += part.height * _has_recordings(frame)
         self.bytes += size * sizes / max(1, sizes.sum())
         self.chunks.append(self.shares)
-        # If compressed files were larger than assumed, the estimate was too low: double the shares.
+        # If compressed files were larger than assumed, the estimate was too low: double the number
+        # of shares.
         while self.memory_of_shares().mean() > self.limit:
             self.shares *= 2
             self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
 
     def memory_of_shares(self) -> npt.NDArray[np.float64]:
-        """Return the approximate bytes of memory needed to score each share."""
+        """Return the approximate memory in bytes that is needed to score each share."""
         return memory_of_lines(self.lines, self.bytes)
 
     def has(self, share: int) -> bool:
@@ -93,11 +98,11 @@ class EventSpool:
         return any((chunk, share % shares) in self.written for chunk, shares in chunks)
 
     def read(self, share: int, empty: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Return the tables of a share.
+        """Read the tables of a share, by name.
 
         Args:
-            share: the share's number, from 0.
-            empty: table name → empty table.
+            share: the share's index.
+            empty: maps the name of each table to an empty table.
         """
         chunks = [self._chunk(chunk, share, empty) for chunk in range(len(self.chunks))]
         return {name: pl.concat([each.pop(name) for each in chunks]) for name in empty}
@@ -105,7 +110,7 @@ class EventSpool:
     def _chunk(
         self, chunk: int, share: int, empty: Mapping[str, pl.DataFrame]
     ) -> dict[str, pl.DataFrame]:
-        """Return one chunk's tables for a share."""
+        """Read the part of a share's tables that comes from one chunk."""
         shares = self.chunks[chunk]
         files = {name: self._file(chunk, share % shares, name) for name in empty}
         tables = {
@@ -128,7 +133,7 @@ def _has_recordings(frame: pl.DataFrame) -> bool:
 
 
 def _share_numbers(frame: pl.DataFrame, messages: pl.DataFrame, shares: int) -> pl.Series:
-    """Return each row's share: a hash of its recording modulo the number of shares."""
+    """Return each row's share: the hash of its recording modulo the number of shares."""
     share = (Event.recording.col.hash() % shares).alias("share")
     if not _has_recordings(frame):
         row = DecodedMessages.row.name

@@ -1,4 +1,4 @@
-"""Declares the output tables of `decode`: one per kind of event, and tables of message contents.
+"""Declares the tables that `decode` returns: one per kind of event, and tables of message contents.
 
 Times (`ts_ns`) are nanoseconds since 1970 in UTC. A member stored as JSON text is null if it was
 absent, and the text `null` if it was a JSON null.
@@ -11,7 +11,7 @@ from mcptally.tables.stages import ReplyContent
 
 
 class Event(StageTable):
-    """The columns that all events have."""
+    """The columns that the tables of all events have."""
 
     file = Column(pl.UInt32, "Index of the transcript file in the list of files.")
     line = Column(pl.Int64, "Line in the file, from 1.")
@@ -41,7 +41,7 @@ class DecodedMessages(Event):
 
 
 class RequestParams(StageTable):
-    """One row per request or notification with `params`; `row` refers to the message."""
+    """One row per request or notification with `params`; `row` refers to `DecodedMessages.row`."""
 
     row = DecodedMessages.row
     name = Column(pl.String, "Tool or prompt.")
@@ -71,7 +71,7 @@ class RequestParams(StageTable):
 
 
 class Replies(ReplyContent):
-    """One row per result or error; `row` refers to the message."""
+    """One row per result or error; `row` refers to `DecodedMessages.row`."""
 
     row = DecodedMessages.row
     result_type = Column(pl.String, "`resultType`.")
@@ -106,7 +106,7 @@ class RawFrames(Event):
 
 
 class HttpEvents(Event):
-    """One row per request head, response head or end of an HTTP exchange."""
+    """One row per HTTP request head, response head, or end of an exchange."""
 
     dir = DecodedMessages.dir
     phase = Column(pl.String, "`request`, `response` or `end`.")
@@ -123,7 +123,7 @@ class HttpEvents(Event):
 
 
 class Opens(Event):
-    """One row per start of a segment."""
+    """One row per `open` event, with which each segment of a recording starts."""
 
     transport = Column(pl.String, "Transport.")
     server = Column(pl.String, "Label of the server.")
@@ -136,7 +136,7 @@ class Opens(Event):
 
 
 class Closes(Event):
-    """One row per recording that was closed properly."""
+    """One row per `close` event, which a properly closed recording has."""
 
     reason = Column(pl.String, "Why the recording ended.")
     exit_code = Column(pl.Int64, "Exit code of the server.")
@@ -159,7 +159,7 @@ class StderrEvents(Event):
 
 
 class DuplicateMembers(StageTable):
-    """One row per line whose message contains the same member twice."""
+    """One row per line whose message contains a member twice."""
 
     file = Event.file
     line = Event.line

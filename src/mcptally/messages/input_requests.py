@@ -1,4 +1,4 @@
-"""Finds servers' requests for input from the user or the client's model, and their duration.
+"""Finds the servers' requests for input from the user or the client's model, and their duration.
 
 Up to 2025-11-25, a server sends its own request while it handles the client's request. From
 2026-07-28 on, the result of the client's request says that input is required, and the client
@@ -22,7 +22,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
-"""Methods that request input from the user or the client's model, or the client's roots."""
+"""Methods with which a server requests input: from the user, the client's model, or its roots."""
 
 STATE_OF_TASK: Final = "tasks/get"
 UPDATE_OF_TASK: Final = "tasks/update"
@@ -31,7 +31,7 @@ _RELATED_TASK: Final = '$._meta["io.modelcontextprotocol/related-task"].taskId'
 
 
 class _Served(StageTable):
-    """The columns that `add_waiting` adds."""
+    """The columns that `add_waiting` adds to calls."""
 
     waiting_ms = GatheredCalls.waiting_ms
     input_mode = GatheredCalls.input_mode
@@ -39,7 +39,7 @@ class _Served(StageTable):
 
 
 class _Open(StageTable):
-    """A request from the server, and the client's calls that were open when it arrived."""
+    """One row per server request, with the client's calls that were open when it arrived."""
 
     asking = Column(pl.String, "Call id of the server's request.")
     call_id = Calls.call_id
@@ -76,7 +76,7 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     if updates:
         served = pl.concat([served, _served_by_updates(calls)])
     waits = served.group_by(Calls.call_id.name).agg(
-        # Sum integers, because the sum of floats depends on their order, which varies between
+        # Sum integers: a sum of floats would depend on the order of addition, which varies between
         # threads.
         (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
     )
@@ -94,8 +94,8 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
     """Return each server request (`asking`) with the client's call that it serves.
 
-    A request serves the call that started the task named in it, or else the only open call in the
-    same HTTP exchange or session.
+    If the request names a task, it serves the call that started that task. Otherwise it serves the
+    only open call in the same HTTP exchange or session.
     """
     begin, end = PairedCalls.ts_ns.col, PairedCalls.reply_ns.col
     scope, session = PairedCalls.scope.name, PairedCalls.session.name
@@ -143,7 +143,7 @@ def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _open_calls(requests: pl.LazyFrame, calls: pl.LazyFrame, keys: Sequence[str]) -> pl.LazyFrame:
-    """Return the server requests that arrived while calls with the same `keys` were open.
+    """Find the server requests that arrived while calls with the same `keys` were open.
 
     The function uses a running sum, because a join would pair each request with every earlier call
     in the session.
@@ -204,7 +204,7 @@ def _served_by_updates(calls: pl.DataFrame) -> pl.LazyFrame:
 
 
 class _Legs(StageTable):
-    """The columns of calls that `list_input_requests` needs."""
+    """The columns of calls that `list_input_requests` reads."""
 
     call_id = Calls.call_id
     recording = Calls.recording
@@ -234,7 +234,7 @@ class _Links(msgspec.Struct):
 
 
 class _RequiredInput(msgspec.Struct, rename="camel"):
-    """A result that requires input, or the `data` of an error that requires a sign-in."""
+    """A result that requires input, or the `data` member of an error that requires a sign-in."""
 
     input_requests: dict[str, _InputRequest] = {}
     data: _Links | None = None
@@ -245,7 +245,7 @@ class _Answer(msgspec.Struct):
 
 
 def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
-    """Return the rows of `InputRequests`, with times in nanoseconds; None if there are no rows.
+    """List the requests for input in calls, as rows of `RequestedInputs`; None if there are none.
 
     Args:
         calls: calls with their outcomes and links.
@@ -295,7 +295,7 @@ def list_input_requests(calls: pl.DataFrame) -> pl.DataFrame | None:
 
 
 class RequestedInputs(StageTable):
-    """`InputRequests` with times in nanoseconds."""
+    """The columns of `InputRequests`, with times in nanoseconds."""
 
     call_id = InputRequests.call_id
     input_key = InputRequests.input_key
@@ -312,7 +312,7 @@ class RequestedInputs(StageTable):
 
 
 def _requests_of(row: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the requests for input in a call.
+    """Return the requests for input that a call contains.
 
     If the server made the call, the call itself is the request. Otherwise, the call is part of a
     chain, and its response contains the requests.

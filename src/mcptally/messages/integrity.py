@@ -1,6 +1,6 @@
 """Drops duplicate events, and reports damage: duplicates, missing events, gaps, missing segments.
 
-Events → Events without duplicates, with findings
+Events → Events without duplicates, with findings about damage
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,11 +33,11 @@ class _Ordered(Event):
 
 
 def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Events:
-    """Return the events without duplicates, and with findings about any damage.
+    """Drop duplicate events, and add findings about any damage.
 
     Events are duplicates if their contents are equal. Contents are compared by reading `files`
-    again, but only for events with the same recording, seq, time and kind. Findings refer
-    to the files by `names`.
+    again, but only for events with the same recording, seq, time and kind. Findings refer to the
+    files by `names`.
     """
     ordered = _in_order(_event_rows(events))
     twice, conflicts = _duplicates(ordered, files)
@@ -66,7 +66,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
 
 
 def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the duplicate events, and the events that conflict: same `seq`, different content."""
+    """Return the duplicate events, and the conflicting events: same `seq`, different content."""
     identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are adjacent.
     near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)
@@ -87,7 +87,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the events that are out of sequence or the last of their recording, as `_Ordered`."""
+    """Return the rows of `_Ordered` that are out of sequence or the last of their recording."""
     return (
         ordered.lazy()
         .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))
@@ -204,7 +204,7 @@ def _unclosed_recordings(events: Events, odd: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _event_rows(events: Events) -> pl.LazyFrame:
-    """Return one row per event.
+    """Combine the tables of events into one row per event.
 
     A batch has one row, and so has a truncated frame, which is both a raw frame and a message.
     """
@@ -220,8 +220,9 @@ def _event_rows(events: Events) -> pl.LazyFrame:
 
 
 def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
-    """Return the events as `_Ordered`, without the column `last`."""
-    # Sort by number, which is faster than sorting by text. The order of recordings is irrelevant.
+    """Sort the events, and add the columns of `_Ordered` except `last`."""
+    # Sort by category number, which is faster than sorting by text. The order of recordings is
+    # irrelevant.
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
     return (
@@ -236,7 +237,7 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
-    """Read the lines again, and return a hash of each event's content."""
+    """Read the events' lines again, and return a hash of each event's content."""
     found = {place: hash(_canonical(line)) for place, line in _lines_of(events, files)}
     hashes = [found.get(place) for place in events.select("file", "line").iter_rows()]
     return pl.Series(hashes, dtype=pl.Int64)
@@ -245,7 +246,7 @@ def _contents(events: pl.DataFrame, files: Sequence[Path]) -> pl.Series:
 def _lines_of(
     events: pl.DataFrame, files: Sequence[Path]
 ) -> Iterator[tuple[tuple[int, int], bytes]]:
-    """Yield each event's place (file, line number) and line."""
+    """Yield each event's place (index of the file, line number), and its line."""
     wanted = events.group_by("file", maintain_order=True).agg(Event.line.col)
     for number, places in wanted.iter_rows():
         left = set(places)
@@ -259,7 +260,7 @@ def _lines_of(
 
 
 def _canonical(line: bytes) -> bytes:
-    """Return a line with normalized white space and member order."""
+    """Return a line's JSON with normalised white space and sorted members."""
     try:
         return msgspec.json.encode(msgspec.json.decode(line), order="sorted")
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -269,7 +270,7 @@ def _canonical(line: bytes) -> bytes:
 def _findings(
     rows: pl.LazyFrame, rule: str, severity: Severity, message: pl.Expr, about: str = "recording"
 ) -> pl.LazyFrame:
-    """Return one finding per row; `file` is an index here, not a name."""
+    """Return one finding per row, in which `file` is still an index, not a name."""
     return rows.select(
         "file",
         "line",

@@ -1,4 +1,4 @@
-"""Detects lines whose JSON is nested too deeply."""
+"""Finds out whether a line's JSON is nested too deeply, at low cost."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,7 +14,11 @@ from mcptally.wire.nesting import is_too_deep
 def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
     """Return whether any of the lines is nested too deeply.
 
-    Most lines are not examined, because they are too short or have too few brackets.
+    Most lines are not parsed, because they are too short or have too few brackets.
+
+    Args:
+        data: the lines.
+        ends: the position after each line in `data`.
     """
     codes = np.frombuffer(data, np.uint8)
     return any(
@@ -26,7 +30,7 @@ def has_too_deep(data: bytes, ends: Sequence[int]) -> bool:
 
 
 _BRACES_TO_BRACKETS: Final = 0xDF
-"""Clears the bit that distinguishes `{` from `[`, and `}` from `]`."""
+"""Bit mask that maps `{` to `[`, and `}` to `]`."""
 
 
 def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
@@ -46,4 +50,5 @@ def may_be_too_deep(line: npt.NDArray[np.uint8], limit: int) -> bool:
 
 
 _MAX_COUNTED: Final = 8 << 20
-"""Maximum size of lines whose brackets are counted. Counting takes three times a line's memory."""
+"""Maximum size in bytes of a line whose brackets are counted: counting takes three times the line's
+memory. Longer lines are always checked."""

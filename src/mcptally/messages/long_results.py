@@ -18,49 +18,50 @@ from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 from mcptally.transcript.events import ABSENT, Result
 
 REFERENCE: Final = "long "
-"""Prefix of the names of columns that contain indexes into the texts of `LongResults`."""
+"""Prefix of the names of columns that contain indexes of texts in `LongResults`."""
 
 _MEMBERS: Final = ("structured_content", "tools")
-"""Members that may make up most of a result."""
+"""The members that may make up most of a result."""
 
 _LONG_MEMBER: Final = 1 << 12
-"""Minimum size in bytes of members to which rows refer; smaller members are copied."""
+"""Minimum size in bytes of a member to which rows refer; smaller members are copied."""
 
 _MAX_CANDIDATES: Final = 16
-"""Maximum number of results of the same length and ending with which a result is compared."""
+"""Maximum number of known results of equal length and ending with which a result is compared."""
 
 _VIEW: Final = np.dtype([("size", "<u4"), ("prefix", "S4"), ("buffer", "<u4"), ("offset", "<u4")])
-"""An Arrow string view array's entry for a value of more than 12 bytes."""
+"""The layout of an Arrow string view's entry for a value of more than 12 bytes."""
 
 _OBJECT: Final = Raw(b"{}")
 
 
 class _KeptResult(msgspec.Struct, frozen=True):
-    """A distinct long result."""
+    """A distinct long result, and where its texts are."""
 
     text: Raw
     result: Result
-    """The decoded result without the members in `rows`."""
+    """The decoded result, except for the members in `rows`."""
     odd: bool
     """Whether the result does not match the type `Result`."""
     rows: dict[str, int]
-    """Maps columns to indexes into the texts of `LongResults`."""
+    """Maps column names to indexes of texts in `LongResults`."""
 
 
 class DecodedResults(msgspec.Struct, frozen=True):
-    """Decoded results, in the order of their texts."""
+    """Decoded results, in the order of the given texts."""
 
     results: list[Result]
     odd: list[int]
     """Indexes of results that do not match the type `Result`."""
     texts: list[Raw]
-    """The results' JSON; absent for results that a buffer of `LongResults` contains."""
+    """The JSON of each result; absent if the result is in a buffer of `LongResults`."""
     rows: dict[str, pl.Series]
-    """Maps columns to each result's index into the texts of `LongResults`, or null."""
+    """Maps column names to the index of each result's text in `LongResults`; null for short
+    results."""
 
 
 class LongResults:
-    """The distinct long results in a chunk of lines."""
+    """The distinct long results in a chunk of lines, each stored once."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, bytes], list[_KeptResult]] = {}
@@ -68,7 +69,7 @@ class LongResults:
         self._views: list[tuple[int, bytes, int, int]] = []
 
     def decode(self, texts: Sequence[Raw]) -> DecodedResults:
-        """Decode results, each distinct long result only once."""
+        """Decode results; decode each distinct long result only once."""
         long = {i: self._find(text) for i, text in enumerate(texts) if len(text) >= LONG_RESULT}
         short = [_OBJECT if i in long else text for i, text in enumerate(texts)] if long else texts
         results, odd = RESULT_DECODER.many(short)
@@ -84,7 +85,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Fill columns with long texts, by the indexes in columns that begin with `REFERENCE`."""
+        """Replace each column whose name begins with `REFERENCE` by a column of texts."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies
@@ -97,7 +98,7 @@ class LongResults:
             place = number[len(texts) :].copy()
             place[known.is_not_null().to_numpy()] = known.drop_nulls().to_numpy()
             every = pl.concat([texts.alias(column), replies.get_column(column)])
-            # Use a join, because other operations copy the texts of several chunks.
+            # Use a join: other operations would copy the texts if there are several chunks.
             joined = pl.DataFrame({"place": series_from_numpy(place)}).join(
                 pl.DataFrame({"place": series_from_numpy(number), column: every}),
                 on="place",
@@ -113,7 +114,7 @@ class LongResults:
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
     def _find(self, text: Raw) -> _KeptResult:
-        """Return the known result with this text; add it if there is none."""
+        """Return the known result with this text; add it first if it is new."""
         candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
         for known in candidates:
             if known.text == text:
@@ -137,7 +138,7 @@ class LongResults:
         return _KeptResult(text, result, bool(odd), rows)
 
     def _view(self, part: Raw) -> int:
-        """Add a view of part of the last buffer; return the view's index."""
+        """Add a view of a part of the last buffer, and return the view's index."""
         offset = _address(part) - self._buffers[-1].address
         prefix = bytes(memoryview(part)[:4])
         self._views.append((len(part), prefix, len(self._buffers) - 1, offset))

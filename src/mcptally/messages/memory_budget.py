@@ -15,23 +15,23 @@ from mcptally.process_memory import available_memory
 from mcptally.transcript.files import LineRun
 
 UNCHECKED_BYTES: Final = 256 << 20
-"""Total size of several files up to which free memory is not checked. Several files are read
-together only if they share a recording."""
+"""Total size of several files up to which free memory is not checked. Files are read together only
+if they share a recording."""
 
 PARTITION_BASE_BYTES: Final = 250 << 20
 BYTES_PER_EVENT: Final = 2000
 BYTES_PER_BYTE: Final = 3
 BYTES_PER_LONGEST_BYTE: Final = 9
-"""Memory for scoring a partition in bytes: a constant, per line, per byte, and additionally per
-byte of the longest line."""
+"""Bytes of memory for each byte of the longest line, in addition to `BYTES_PER_BYTE`. The other
+constants are the bytes of memory for scoring any partition, for each line, and for each byte."""
 
 PROCESS_BASE_BYTES: Final = PARTITION_BASE_BYTES + (170 << 20)
-"""Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, and the
+"""Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, plus the
 libraries and rules that it loads."""
 
 BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
 """Bytes of memory per transcript byte, in addition to `PROCESS_BASE_BYTES`. This is an upper bound
-for real traffic, where lines have 1,000 bytes or more on average."""
+for real traffic, where lines have at least 1,000 bytes on average."""
 
 TOO_LARGE: Final = (
     "the rest was not read: this file has a recording that needs more than the {} MB of free "
@@ -40,15 +40,15 @@ TOO_LARGE: Final = (
 
 
 class MemoryBudget:
-    """Compares the memory needed for the lines read so far with the available memory."""
+    """Compares the memory needed for scoring the lines read so far with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
-        """Create a budget before any line is read.
+        """Start before any line is read.
 
         Args:
             memory: available memory in bytes; None means the system's free memory.
             alone: whether there is only one file; memory is then checked from the first line on.
-            chunk: maximum bytes of memory for scoring a chunk of lines, reduced if less is free;
+            chunk: maximum memory in bytes for scoring a chunk of lines, reduced if less is free;
                 None means that all lines are scored together.
         """
         self.memory = available_memory() if memory is None else memory
@@ -58,16 +58,16 @@ class MemoryBudget:
             chunk = min(chunk, max(chunk // 8, (self.memory - PARTITION_BASE_BYTES) // 2))
         self.limit = self.chunk = chunk
         self.read = 0
-        """Number of transcript bytes read."""
+        """Number of transcript bytes read so far."""
         self.total = self.lines = self.longest = 0
-        """Bytes and lines read in the current chunk, and the length of the longest line so far."""
+        """Number of bytes and lines in the current chunk, and length of the longest line so far."""
         self.spooled = 0.0
         """Bytes of memory needed to score the largest share of the previous chunks."""
         self.shares = 1
-        """Number of shares into which chunks are divided."""
+        """Number of shares into which each chunk is divided."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
-        """Count a run of lines; return a message if the lines so far need too much memory."""
+        """Count a run of lines; return an error message if the lines now need too much memory."""
         self.read += len(run.data)
         self.total += len(run.data)
         self.lines += run.count
@@ -84,15 +84,15 @@ class MemoryBudget:
         return TOO_LARGE.format(self.memory >> 20) if need > self.memory else None
 
     def is_chunk_full(self) -> bool:
-        """Whether the lines in the current chunk need more memory than a chunk may use."""
+        """Return whether the current chunk's lines need more memory than a chunk may use."""
         return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
 
     def continue_chunk(self) -> None:
-        """Double the current chunk's limit, because the chunk cannot be divided."""
+        """Double the limit of the current chunk, because the chunk cannot be divided."""
         self.chunk = self.chunk and 2 * self.chunk
 
     def begin_chunk(self, spooled: float, shares: int) -> None:
-        """Start a new chunk after the previous lines were written to files.
+        """Start a new chunk, after the lines of the previous chunk were written to files.
 
         Args:
             spooled: bytes of memory needed to score the largest share.
@@ -106,5 +106,10 @@ Amount = TypeVar("Amount", float, npt.NDArray[np.float64])
 
 
 def memory_of_lines(lines: Amount, size: Amount) -> Amount:
-    """Return the bytes of memory needed to score `lines` lines of `size` bytes in total."""
+    """Return the memory in bytes needed to score lines.
+
+    Args:
+        lines: number of lines.
+        size: their total size in bytes.
+    """
     return lines * BYTES_PER_EVENT + size * BYTES_PER_BYTE

@@ -24,18 +24,20 @@ from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
-"""Matches cancellation reasons that mean a timeout, as worded by the TypeScript and Python SDKs."""
+"""Matches reasons for a cancellation that mean a timeout, as worded by the TypeScript and Python
+SDKs."""
 URL_ELICITATION_REQUIRED: Final = -32042
-"""Error code that requires a sign-in; the call continues after the user has signed in."""
+"""Code of the error that requires a sign-in; the call continues after the user has signed in."""
 
 CANCELLED_TEXT: Final = r"(?i)\b(?:cancell?ed|cancell?ation|aborted|abort(?:ed)?error)\b"
-"""Matches the text of errors that servers return for calls that the caller cancelled."""
+"""Matches the texts of errors that servers return for calls that the caller cancelled."""
 
 CANCELLED_CODE: Final = -32800
-"""Error code for cancelled calls (used by the Python SDK; from the Language Server Protocol)."""
+"""Code of the error for a cancelled call (used by the Python SDK; from the Language Server
+Protocol)."""
 
 CONNECTION_CLOSED: Final = -32000
-"""Error code that the Python SDK sends for subscriptions when the client disconnects."""
+"""Code of the error that the Python SDK sends for subscriptions when the client disconnects."""
 
 DRAFT_TASK: Final = '$._meta["modelcontextprotocol.io/task"]'
 """Path of the task in results from servers that implement a draft of revision 2025-11-25."""
@@ -44,7 +46,8 @@ TIME_LIMITS: Final = (*range(1, 11), 15, 20, 30, 45, 60, 90, 120, 180, 240, 300,
 """Common time limits of clients, in seconds."""
 
 LIMIT_TOLERANCE_MS: Final = (15, 45)
-"""Maximum milliseconds by which a client closes an exchange before or after its time limit."""
+"""Maximum time in milliseconds by which a client closes an exchange before, and after, its time
+limit."""
 
 ROUNDS: Final = (
     ("exact", ("recording", "scope")),
@@ -53,22 +56,22 @@ ROUNDS: Final = (
     ("loose", ("recording", "scope")),
     ("loose", ("session",)),
 )
-"""Rounds of pairing: how ids are compared, and which columns must be equal."""
+"""Rounds of pairing, in order: how ids are compared, and which columns must be equal."""
 
 
 class Paired(msgspec.Struct, frozen=True):
-    """Calls, and messages with the calls to which they belong."""
+    """Calls, and messages with the ids of their calls."""
 
     calls: pl.DataFrame
-    """`PairedCalls`."""
+    """The `PairedCalls` table."""
     messages: pl.DataFrame
-    """`PairedMessages`."""
+    """The `PairedMessages` table."""
 
 
 def pair(events: Events, conversation: Conversation) -> Paired:
-    """Return each request as a call with its reply and outcome.
+    """Pair each request with its reply to form a call, and determine the call's outcome.
 
-    Hidden errors still have the outcome `ok`.
+    Calls with hidden errors still have the outcome `ok`.
     """
     messages = _mark_replays(conversation.messages)
     pairs = _pairs(messages)
@@ -112,17 +115,22 @@ def pair(events: Events, conversation: Conversation) -> Paired:
 _FROM_MESSAGE: Final = PairedCalls.shared_with(PairedMessages)
 _FROM_PARAMS: Final = [n for n in PairedCalls.shared_with(RequestParams) if n != "row"]
 _FROM_REPLY: Final = [n for n in PairedCalls.shared_with(Replies) if n != "row"]
-"""Columns of calls that come from the request, its parameters or the reply."""
+"""Columns of calls that come from the reply; likewise, those from the request and its parameters.
+"""
 
 
 def match_ids(
     key: npt.NDArray[np.uint64], is_reply: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the indexes of paired requests and replies, given in order of arrival.
+    """Pair requests and replies by key; return the indexes of the requests and of their replies.
 
     First, requests and replies with the same key are matched like brackets, to find requests
     without a reply and replies without a request. Among the remaining messages, the n-th reply
     answers the n-th request.
+
+    Args:
+        key: each message's key, in order of arrival; equal keys may be paired.
+        is_reply: whether each message is a reply.
     """
     order = np.argsort(key, kind="stable")
     keys, replies = key[order], is_reply[order]
@@ -134,7 +142,7 @@ def match_ids(
     step = np.where(replies, -1, 1)
     depth = np.cumsum(step)
     depth -= (depth[starts] - step[starts])[group]
-    # To compute a running minimum per group, shift each group's values below those of all previous
+    # To compute a running minimum per group, shift each group's values below those of all earlier
     # groups.
     shift = group * (2 * size + 2)
     lowest = np.minimum.accumulate(depth - shift) + shift
@@ -154,7 +162,7 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """Add `replay`: whether a resumed SSE stream repeated the message.
+    """Add `replay`: whether a message is a repetition sent by a resumed SSE stream.
 
     A replay has the same session, event id and content as an earlier message. Only exchanges with
     `Last-Event-ID` resume a stream. In other exchanges, equal event ids do not mean a repeated
@@ -175,7 +183,7 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return the positions of each request (`ask`) and its `reply`, and the kind of `match`."""
+    """Return the position of each request (`ask`) and of its `reply`, and the kind of `match`."""
     open_ = (
         messages.lazy()
         .filter(
@@ -232,7 +240,7 @@ def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the parameters of each request."""
+    """Add the parameters of each request to its call."""
     asks = events.asks.lazy().select(
         "row", *_FROM_PARAMS, asked_version="protocol_version", traceparent="meta_traceparent"
     )
@@ -245,7 +253,7 @@ def _add_params(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the content of each reply, and the latency."""
+    """Add the content of each reply to its call, and the call's latency."""
     replies = events.replies.lazy().select(
         PairedCalls.row.col.alias("reply_row"),
         *_FROM_REPLY,
@@ -254,12 +262,12 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     )
     calls = left_join_columns(calls, replies, "reply_row")
     if calls.get_column(PairedCalls.reply_truncated.name).any():
-        # Only the head of a truncated frame is known. Set all other columns to null.
+        # Only the head of a truncated frame is known, so set all other columns to null.
         not_in_head = [name for name in _FROM_REPLY if name != "is_error"]
         whole = ~PairedCalls.reply_truncated.col.fill_null(value=False)
         calls = calls.with_columns(pl.when(whole).then(pl.col(not_in_head)))
     return _add_draft_tasks(calls).with_columns(
-        # The time is 0 in imported events whose source had no times.
+        # The time is 0 in imported events if their source had no times.
         latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
             (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
         ),
@@ -268,7 +276,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add tasks from the replies' `_meta`, as in the draft that FastMCP 2.14 implements."""
+    """Add the tasks in the `_meta` of replies, as in the draft that FastMCP 2.14 implements."""
     empty = PairedCalls.has_meta.col & (PairedCalls.content_types.col.list.len() == 0)
     drafts = (
         calls.lazy()
@@ -285,7 +293,7 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the error with which a server refused a call's HTTP exchange.
+    """Add the error with which a server rejected the HTTP exchange of a call.
 
     Such an error has no id and is therefore not a reply: the call has no reply, although the client
     received the error.
@@ -310,7 +318,7 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
 
 
 def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
-    """Add each call's server, client, and protocol revision in force."""
+    """Add the server, the client and the protocol revision in force to each call."""
     handshakes = (
         calls.lazy()
         .filter(
@@ -359,7 +367,7 @@ def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFra
 
 
 def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add each call's cancellation and progress."""
+    """Add the cancellation and the progress of each call."""
     notifications = (
         messages.lazy()
         .filter(
@@ -433,14 +441,18 @@ def _find_calls(
 
 
 def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
-    """Add the outcome, from the first condition that is true; hidden errors are found later."""
+    """Add the outcome of each call; hidden errors are found later.
+
+    The first condition that is true determines the outcome.
+    """
     answered = PairedCalls.reply.col.is_not_null()
     names_timeout = PairedCalls.cancel_reason.col.str.contains(TIMEOUT_REASON)
     # A client may close an exchange as soon as it has read the status of a refusal.
     gone = (PairedCalls.closed_by.col == "client") & ~(
         PairedCalls.http_status.col >= 400
     ).fill_null(value=False)
-    # A subscription stays open until either side ends it, so its end is not a failure or timeout.
+    # A subscription stays open until either side ends it, so its end is neither a failure nor a
+    # timeout.
     subscribes = PairedCalls.method.col == "subscriptions/listen"
     timed_out = PairedCalls.http_status.col.is_in([408, 504]) | (
         ~subscribes & (names_timeout | (gone & _closed_at_time_limit()))
@@ -479,7 +491,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
     )
     gave_up = PairedCalls.outcome.col.is_in(["timeout", "cancelled"])
     decided = decided.with_columns(
-        # A server's reply to a cancellation shows nothing about the call.
+        # A server's reply after a cancellation shows nothing about the call.
         pl.when(~(answered & gave_up)).then(PairedCalls.latency_ms.name),
         error_text=pl.when(answered & gave_up)
         .then(None)
@@ -487,7 +499,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .then(PairedCalls.error_message.col)
         .when((PairedCalls.is_error.col == "true") & PairedCalls.text.col.is_not_null())
         .then(PairedCalls.text.col)
-        # `coalesce` would copy every call's structured content.
+        # Don't use `coalesce`, which would copy every call's structured content.
         .when(PairedCalls.is_error.col == "true")
         .then(PairedCalls.structured_content.col)
         .when(~answered)
@@ -501,7 +513,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closed_at_time_limit() -> pl.Expr:
-    """Return an expression: true if the client closed the exchange after a common time limit.
+    """Return an expression: whether the client closed the exchange after a common time limit.
 
     Over HTTP in 2026-07-28, a client can cancel only by closing the exchange, without a reason.
     """
@@ -516,7 +528,7 @@ def _closed_at_time_limit() -> pl.Expr:
 
 
 def _says_cancelled() -> pl.Expr:
-    """Return an expression: true if the reply is an error that says that the call was cancelled."""
+    """Return an expression: whether the reply is an error that says that the call was cancelled."""
     text = (
         pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)
@@ -531,7 +543,7 @@ def _says_cancelled() -> pl.Expr:
 
 
 def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Add each message's call and, for replies, how the match was found."""
+    """Add to each message the id of its call and, if it is a reply, how the match was found."""
     rows = calls.lazy()
     asks = rows.select("pos", "call_id")
     replies = rows.select(
@@ -542,7 +554,7 @@ def _link_to_calls(messages: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     ).drop_nulls("pos")
     is_reply = PairedMessages.kind.col.is_in(["result", "error"])
     linked = left_join_columns(left_join_columns(messages, asks, "pos"), replies, "pos")
-    # Replies without an open request: their id was already answered, or no request has the id.
+    # Replies without an open request: either their id was already answered, or no request has it.
     answered = (
         rows.select("pos", "session", "id_key", asker="dir", earlier="call_id")
         .drop_nulls("id_key")

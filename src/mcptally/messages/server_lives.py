@@ -15,33 +15,36 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
 LAST_LINES: Final = 400
-"""Number of last stderr lines that are searched for the reason why the server ended. Node.js prints
-an exception's members after the message (250 lines for a connection of `pg`)."""
+"""Number of lines at the end of stderr that are searched for the reason why the server ended.
+Node.js prints an exception's members after the message (250 lines for a connection of `pg`)."""
 
 MAX_CHARS: Final = 300
 """Maximum number of characters kept of the line with the reason."""
 
 PATIENCE_NS: Final = 5 * 10**9
-"""Nanoseconds without an answer after which a server counts as `unanswered`."""
+"""Time in nanoseconds without an answer after which a server is considered `unanswered`."""
 
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
-"""Signals with which other programs stop a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM."""
+"""Signals with which other programs stop a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE and SIGTERM."""
 
 _PLAIN_EXITS: Final = (
     0,
     *(128 + signal for signal in _BY_OTHERS),
     *(-signal for signal in _BY_OTHERS),
 )
-"""Exit codes of servers that were asked to stop; some recorders negate signal numbers."""
+"""Exit codes of servers that were asked to stop; some recorders write signal numbers as negative.
+"""
 
 _NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
-"""Matches the close reasons, in any recorder, of servers that did not exit by themselves."""
+"""Matches close reasons, as written by any recorder, that mean that the server did not exit by
+itself."""
 
 _NOT_WORDS: Final = (
     r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
     r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
 )
-"""Matches stack trace lines, members of a printed object, and lines without words."""
+"""Matches stderr lines that state no reason: stack trace lines, members of a printed object, and
+lines without words."""
 
 _EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"
 _LEVEL: Final = r"(?i)^\W*(?:[\w.:-]+\W+){0,3}(?:error|fatal|critical|panic)\b"
@@ -54,7 +57,7 @@ _LOG_PREFIX: Final = r"(?i)^\W*\d[\d:., TZ+-]*\W+(?:error|fatal|critical|panic)\
 """Matches the time, level and source at the start of a log line."""
 
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
-"""Matches exceptions that servers raise when the client disconnects."""
+"""Matches exceptions that servers raise because the client disconnected."""
 
 _CAUSES: Final = {
     "missing_program": r"(?i)\bcommand not found|: not found$|could not determine executable"
@@ -80,24 +83,27 @@ _CAUSES: Final = {
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
 }
-"""Maps causes of failed starts to patterns for lines that state them, by precedence."""
+"""Maps causes of failed starts to patterns for the lines that state them, in order of precedence.
+"""
 
 _BUG: Final = (
     r"^(?:Uncaught )?(?:(?:Assertion|Attribute|Index|Name|NotImplemented|Reference|Syntax|Type)"
     r"Error\b|KeyError: '[^']*[a-z])"
 )
-"""Matches exceptions caused by bugs, whose texts may mention settings. `KeyError: 'API_KEY'` is not
-a bug but a missing environment variable."""
+"""Matches exceptions that bugs cause, even if their texts mention settings. `KeyError: 'API_KEY'`
+is not a bug but a missing environment variable."""
 
 _ARGUMENT: Final = r'"(?:--?[\w-]+=)?([^"\\-][^"\\]*[./:@_-][^"\\]*)"'
-"""Matches arguments in a command line's JSON that are distinctive enough to be recognised."""
+"""Matches arguments in a command line (as JSON) that are distinctive enough to be recognised in
+text."""
 
 _IMPORTER: Final = r" imported from .*"
-"""Matches the file, often the program itself, in which Node.js could not import a package."""
+"""Matches the end of a Node.js message about a missing package: the file, often the program itself,
+that imports the package."""
 
 
 class ServerLives(StageTable):
-    """One row per pipe recording."""
+    """One row per pipe recording, with how its server started and ended."""
 
     recording = Recordings.recording
     start = Recordings.start
@@ -128,7 +134,7 @@ class _Ends(StageTable):
 
 
 def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return a query for `ServerLives`.
+    """Return a lazy query for the `ServerLives` table.
 
     Args:
         events: the decoded events.
@@ -192,7 +198,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         words.alias(ServerLives.last_words.name),
         words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
     )
-    # A server that answered nothing and exits with an error did not exit because the client
+    # A server that answered nothing and exited with an error did not exit because the client
     # disconnected.
     failed_start = (
         _Ends.answered_ns.col.is_null()
@@ -254,7 +260,10 @@ _OF_CLOSE: Final = tuple(
 
 
 def _start() -> pl.Expr:
-    """Return how the server started. If every request got a reply, the start did not fail."""
+    """Return an expression for how the server started.
+
+    The start did not fail if every request got a reply.
+    """
     never_ran = Closes.reason.col == "not_started"
     return (
         pl.when(never_ran.fill_null(value=False))
@@ -270,8 +279,8 @@ def _start() -> pl.Expr:
 
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
-    """Return for each recording the stderr line that probably explains why the server exited."""
-    # Remove the frames that rich and exception groups draw around text.
+    """Return, for each recording, the stderr line that probably explains why the server exited."""
+    # Remove the boxes that rich and exception groups draw around text.
     text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
     last = (
         stderr.sort(Event.recording.name, Event.seq.name)
@@ -307,7 +316,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _cause(line: pl.Expr) -> pl.Expr:
-    """Return the cause of a failed start that a line states, or null."""
+    """Return an expression for the cause of a failed start that a line states; null if none."""
     cause = pl.coalesce(
         pl.when(line.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
     )
@@ -315,7 +324,7 @@ def _cause(line: pl.Expr) -> pl.Expr:
 
 
 def _failure() -> pl.Expr:
-    """Return why the start failed, according to the server's last words on stderr."""
+    """Return an expression for why the start failed, according to the last words on stderr."""
     words = ServerLives.last_words.col
     return pl.when(ServerLives.start.col.is_in(["failed", "unanswered"])).then(
         pl.when(Closes.reason.col == "not_started")

@@ -29,28 +29,32 @@ from mcptally.tables.queries import run_query
 from mcptally.transcript.events import FRAME_OF_EVENT
 
 SESSION_PAUSE: Final = 30 * 60 * 10**9
-"""Pause in nanoseconds after which a client without a session id starts a new session."""
+"""Length in nanoseconds of a pause after which a client without a session id starts a new session.
+"""
 
 HTTP_FALLBACK: Final = "2025-03-26"
-"""Revision of HTTP requests that state no revision (2025-06-18 basic/transports, protocol
-version)."""
+"""Revision of HTTP requests that do not state one (2025-06-18 basic/transports, protocol version).
+"""
 
 _SESSION_IN_PATH: Final = r"[?&]session_?[iI]d=([^&\s]+)"
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """Messages in order of arrival with their sessions, and each session's client and server."""
+    """Messages with their sessions, and the client and server of each session."""
 
     messages: pl.DataFrame
-    """`SessionMessages`, sorted by recording, seq and index."""
+    """The `SessionMessages` table, sorted by recording, seq and index."""
     sessions: pl.DataFrame
-    """`SessionIdentities`."""
+    """The `SessionIdentities` table."""
     recordings: pl.DataFrame
-    """`OpenedRecordings`."""
+    """The `OpenedRecordings` table."""
 
 
 def assign_sessions(events: Events) -> Conversation:
-    """Add each message's kind, HTTP exchange and session, and its id as a comparable key."""
+    """Assign each message to a session and an HTTP exchange; identify clients and servers.
+
+    Messages also get their kind, and their id as a comparable key.
+    """
     recordings = _recordings(events)
     exchanges = _exchanges(events)
     ordered = in_order(events.messages, "recording", "seq", "index", "file", "line")
@@ -80,7 +84,7 @@ def assign_sessions(events: Events) -> Conversation:
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    r"""Return an expression for the key of a JSON id. Keys are equal if and only if the ids match.
+    r"""Return an expression for the key of a JSON id: equal keys mean matching ids.
 
     Strings are decoded: the key of `1` is `n1`; the key of `"1"` and `"\u0031"` is `s1`. Null,
     absent ids, arrays and objects have the key null.
@@ -146,7 +150,7 @@ def _recordings(events: Events) -> pl.DataFrame:
 
 
 def _exchanges(events: Events) -> pl.DataFrame:
-    """Return one row per HTTP exchange (recording, scope)."""
+    """Return one row per HTTP exchange, identified by recording and scope."""
     request, response = HttpEvents.phase.col == "request", HttpEvents.phase.col == "response"
 
     def first(name: str, when: pl.Expr) -> pl.Expr:
@@ -171,7 +175,7 @@ def _exchanges(events: Events) -> pl.DataFrame:
             .first()
             .alias("closed_ns"),
             first("mcp_protocol_version", request).alias("header_version"),
-            # If the request head was not recorded, the exchange may resume a stream.
+            # If the request head was not recorded, assume that the exchange may resume a stream.
             (first("last_event_id", request).is_not_null() | ~request.any()).alias("resumes"),
             pl.coalesce(
                 first("mcp_session_id", request),
@@ -254,9 +258,9 @@ def _add_sessions(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataFrame:
-    """Set `session_source` to `source` for messages imported from a log that contains only calls.
+    """Set `session_source` to `source` for messages imported from logs that contain only calls.
 
-    Such a log contains no handshakes, so rules must not report a missing handshake.
+    Such logs contain no handshakes, so rules must not report a missing handshake.
     """
     imported = recordings.filter(
         Opens.source.col.cast(pl.String).str.json_path_match("$.faithful") == "calls"
@@ -271,7 +275,7 @@ def _mark_imported(messages: pl.DataFrame, recordings: pl.DataFrame) -> pl.DataF
 
 
 def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return `SessionIdentities`: the first non-null values that each side reports per session."""
+    """Return `SessionIdentities`: the first non-null values that each side reports in a session."""
     place = messages.lazy().select("row", "pos", "session")
     client = (
         events.asks.lazy()
@@ -313,14 +317,22 @@ def _identities(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
 
 
 class _Implementation(msgspec.Struct):
-    """`clientInfo` or `serverInfo`."""
+    """The object `clientInfo` or `serverInfo`."""
 
     name: object = None
     version: object = None
 
 
 def _name_and_version(infos: pl.Series, name: str, version: str) -> tuple[pl.Series, pl.Series]:
-    """Return the names and versions in `Implementation` objects; parse each distinct text once."""
+    """Return the names and versions in the JSON of `Implementation` objects.
+
+    Each distinct text is parsed once.
+
+    Args:
+        infos: the JSON texts.
+        name: name of the series with the names.
+        version: name of the series with the versions.
+    """
     parsed: dict[str | None, tuple[str | None, str | None]] = {}
     texts: list[str | None] = infos.to_list()
     for text in {text: None for text in texts if text is not None}:

@@ -19,7 +19,7 @@ from mcptally.transcript.events import ABSENT
 
 
 def transpose(items: Sequence[Struct]) -> list[tuple[Any, ...]]:
-    """Return one tuple of values per field, in the order of the fields."""
+    """Return one tuple per field, in order, with the values that the structs have in this field."""
     return list(zip(*map(astuple, items), strict=True))
 
 
@@ -36,15 +36,15 @@ _TYPES: Final[dict[Any, pl.DataType]] = {
 
 @functools.cache
 def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
-    """Map a struct's fields that are strings, numbers, booleans or raw JSON to their types."""
+    """Map a struct's fields of strings, numbers, booleans or raw JSON to their polars types."""
     hints = get_type_hints(shape)
     return {name: _TYPES[hint] for name, hint in hints.items() if hint in _TYPES}
 
 
 def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl.Series]:
-    """Return one column for each field in `scalar_types`."""
+    """Map each field in `scalar_types` to a column with its values."""
     if len(items) > 1 and all(map(operator.is_, items, itertools.repeat(items[0]))):
-        # All absent members are the same default object.
+        # All absent members are the same default object, so convert it only once.
         one = scalar_columns(items[:1], shape)
         return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
@@ -56,31 +56,31 @@ def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl
 
 
 def _scalar_column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
-    # Count absent members, because most optional members are absent from a whole batch.
+    # Count absent members first, because most optional members are absent from a whole batch.
     if values[0] is default and values.count(default) == len(values):
         return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
     return json_texts(values) if default is ABSENT else pl.Series(values, dtype=dtype)
 
 
 def mask_at(places: list[int], size: int) -> npt.NDArray[np.bool_]:
-    """Return a mask of length `size` that is true at `places`."""
+    """Return a mask of length `size` that is true only at `places`."""
     mask = np.zeros(size, np.bool_)
     mask[places] = True
     return mask
 
 
 def lengths(raws: Sequence[Raw]) -> npt.NDArray[np.int64]:
-    """Return each member's size in bytes, or 0 if the member is absent."""
+    """Return the size of each member in bytes, or 0 if the member is absent."""
     return np.fromiter(map(len, raws), np.int64, len(raws))
 
 
 def present(raws: Sequence[Raw]) -> npt.NDArray[np.bool_]:
-    """Return a mask that is true for members that are present."""
+    """Return a mask that is true for the members that are present."""
     return lengths(raws) > 0
 
 
 def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) -> pl.Series:
-    """Return raw JSON values as a String column, with null for absent members.
+    """Return raw JSON values as a String column, in which absent members are null.
 
     A single native call joins the values into one Arrow buffer.
 
@@ -101,7 +101,7 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
 
 
 def frame_of(columns: Mapping[str, Any]) -> pl.DataFrame:
-    """Return a data frame of columns, which may be NumPy arrays."""
+    """Build a data frame from columns, which may be NumPy arrays."""
     return pl.DataFrame(
         {
             name: series_from_numpy(values) if isinstance(values, np.ndarray) else values

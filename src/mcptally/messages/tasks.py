@@ -29,14 +29,14 @@ ABOUT_TASK: Final = ("tasks/get", "tasks/result", "tasks/update", "tasks/cancel"
 
 _NOTIFICATIONS: Final = ("notifications/tasks/status", "notifications/tasks")
 _REFUSALS: Final = (-32600, -32601, -32602)
-"""Error codes for requests about tasks that the server does not know or does not support."""
+"""Codes of errors for requests about tasks that the server does not know or does not support."""
 
 _UNANSWERED: Final = ("timeout", "cancelled", "no_response")
 _TASK: Final = ("recording", "asker", "task_id")
 
 
 class _State(msgspec.Struct, gc=False, rename="camel"):
-    """A task in a result or notification, in either revision."""
+    """A task in a result or notification of either revision."""
 
     task_id: str | None = None
     status: str | None = None
@@ -66,7 +66,7 @@ class _Reports(StageTable):
 
 
 class _Ends(_Reports):
-    """One row per task, with the frame that best reports the task's end."""
+    """One row per task, with the frame that gives the best report of the task's end."""
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
     seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
@@ -81,7 +81,7 @@ _STATE_DECODER: Final = LenientDecoder(_State)
 
 
 def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the calls; calls that started tasks get the tasks' outcome, response and latency.
+    """Give each call that started a task the outcome, response and latency of the task.
 
     A call retains the outcome `task` if the recording does not show how its task ended. Answered
     requests about tasks get the outcome `poll`.
@@ -139,7 +139,7 @@ def settle_tasks(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) ->
 
 
 def _started(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the key of each task, and the index of the call that started it (`started`)."""
+    """Return one row per task: its key, and the index of the call that started it (`started`)."""
     flat, nested = (
         _states(calls.get_column(PairedCalls.response.name)),
         _states(calls.get_column(PairedCalls.task.name)),
@@ -160,7 +160,7 @@ def _started(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
-    """Return the task states in replies to requests about tasks, with one row per request."""
+    """Return the task states in the replies to requests about tasks, with one row per request."""
     method, outcome = PairedCalls.method.col, PairedCalls.outcome.col
     states = _states(about.get_column(PairedCalls.response.name)).drop("task_id", "task")
     fetched = method == "tasks/result"
@@ -193,7 +193,7 @@ def _reports_in_replies(about: pl.DataFrame) -> pl.DataFrame:
 
 
 def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Return the task states in notifications, with the columns of `_reports_in_replies`."""
+    """Return the task states in notifications, with the same columns as `_reports_in_replies`."""
     told = (
         messages.lazy()
         .filter(PairedMessages.method.col.is_in(_NOTIFICATIONS) & ~PairedMessages.replay.col)
@@ -226,7 +226,10 @@ def _reports_in_notifications(messages: pl.DataFrame, events: Events) -> pl.Data
 
 
 def _rank() -> pl.Expr:
-    """Return a rank for frames that report a task's end, 0 for the best; null for other frames."""
+    """Return an expression that ranks frames by how well they report a task's end.
+
+    The best rank is 0; the rank is null for frames that report no end.
+    """
     status = _Reports.status.col
     error_of_task = _Reports.error.col.is_not_null() & (
         _Ends.seen_to_end.col | ~_Reports.refusal.col
@@ -246,7 +249,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return new column values for the calls that started tasks; `i` is a call's index."""
+    """Return new column values for the calls that started tasks; `i` is the index of the call."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),
@@ -269,7 +272,8 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         ]
     )
     refused = _Reports.error.col.is_not_null()
-    # A failed task's result may not show the failure: the Python SDK 1.x sends an empty result.
+    # The result of a failed task may not show the failure: the Python SDK 1.x sends an empty
+    # result.
     failed = (pl.col("of_is_error") == "true") | (rank.is_in([1, 2]) & _Ends.failed.col)
     ended = rank.is_in([1, 2])
     return told.select(
@@ -317,8 +321,8 @@ _OF_RESULT: Final = (
 
 
 def _states(texts: pl.Series) -> pl.DataFrame:
-    """Decode JSON texts as `_State`; return the fields as columns."""
-    # Append an empty state, because columns from an empty list would have no types.
+    """Decode JSON texts as `_State`, and return one column per field."""
+    # Append an empty state, because columns made from an empty list would have no types.
     states = [*_STATE_DECODER.many(_raws(texts))[0], _State()]
     return pl.DataFrame(scalar_columns(states, _State)).head(texts.len())
 
@@ -328,7 +332,7 @@ def _raws(texts: pl.Series) -> Sequence[Raw]:
 
 
 def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
-    """Replace values in the rows `i` of `calls` with values of `changed`, without copying texts."""
+    """Overwrite the rows `i` of `calls` with values from `changed`, without copying texts."""
     rows = np.arange(calls.height)
     rows[changed.get_column(_Reports.i.name).to_numpy()] = calls.height + np.arange(changed.height)
     order = indices(rows)

@@ -22,7 +22,7 @@ from mcptally.tables.tools import Tools
 
 
 def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the `Listings` and `Definitions` in replies to tools/list.
+    """Read the replies to tools/list; return the `Listings` and `Definitions` tables.
 
     Each distinct reply is parsed only once.
     """
@@ -57,7 +57,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
         for response in replies.get_column(Replies.response.name)
     ]
     changes = messages.lazy().filter(PairedCalls.method.col == "notifications/tools/list_changed")
-    # Join by number, because a reply's text contains all tools and would be repeated for each tool.
+    # Join by number: a reply's text contains all tools, and would be repeated for each tool.
     numbers: dict[str, int] = {}
     tools = replies.get_column(PairedCalls.tools.name)
     number = [numbers.setdefault(text, len(numbers)) for text in tools]
@@ -68,7 +68,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
             pl.Series(Listings.complete.name, complete, dtype=pl.Boolean),
             pl.Series("number", number, dtype=pl.UInt32),
         )
-        # A listing with several pages is complete if the last page has no `nextCursor`.
+        # A listing with several pages is complete if its last page has no `nextCursor`.
         .with_columns(complete=Listings.complete.col.sort_by("pos").last().over("session"))
         .join(
             changes.group_by(PairedCalls.session.name).agg(announced_at=PairedCalls.pos.col.min()),
@@ -101,7 +101,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 _json(tool, "outputSchema"),
                 _json(tool, "annotations"),
                 len(canonical.encode("utf-8", "surrogatepass")),
-                None,  # leave out `kind`, which `verdict.evidence.add_kinds` sets
+                None,  # omit `kind`, which `verdict.evidence.add_kinds` sets
                 canonical,
             )
     columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}
@@ -124,7 +124,7 @@ def _is_last_page(result: str) -> bool:
 
 
 def canonical_json(value: Any) -> str:
-    """Return JSON text with sorted keys and no spaces, which is equal for equal values."""
+    """Return JSON text with sorted keys and no spaces; equal values have equal texts."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -150,8 +150,8 @@ def add_definitions(
 ) -> pl.DataFrame:
     """Add `definition` and `definition_source` to each tool call.
 
-    The version in force is the last version listed before the call in the same session, or else the
-    first version listed after it. If the tool was not listed in the session, all sessions with the
+    The version in force is the last one listed before the call in the same session, or else the
+    first one listed after it. If the tool was not listed in the session, all sessions with the
     server are searched in the same way.
 
     Args:
@@ -214,7 +214,7 @@ _VERSION_KEY: Final = (Listings.server.name, Listings.tool.name, Listings.defini
 
 
 def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the first and the last of consecutive listings with the same definition (`Timeline`).
+    """Keep the first and last of consecutive listings with the same definition (`Timeline`).
 
     The listings between the first and the last do not affect `add_definitions`.
     """
@@ -226,7 +226,7 @@ def listing_changes(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 class ListingCounts(StageTable):
-    """One row per server and definition: when and in how many sessions it was listed."""
+    """One row per server and definition: when it was listed, and in how many sessions."""
 
     server = Listings.server
     tool = Listings.tool
@@ -240,8 +240,8 @@ class ListingCounts(StageTable):
 
 
 def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Aggregate `Listings` to `ListingCounts`."""
-    # The time is 0 in imported events whose source had no times.
+    """Aggregate `Listings` to the `ListingCounts` table."""
+    # The time is 0 in imported events if their source had no times.
     known = Listings.listed_ns.col.filter(Listings.listed_ns.col > 0)
     return ListingCounts.select(
         listed.group_by(_VERSION_KEY).agg(
@@ -256,7 +256,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sum the `ListingCounts` of several partitions, which have no sessions in common."""
+    """Sum the `ListingCounts` of several partitions that have no sessions in common."""
     return (
         pl.concat(seen)
         .group_by(_VERSION_KEY)
@@ -272,7 +272,7 @@ def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the `Listings` that rules about definitions need.
+    """Return the `Listings` that the rules about definitions need.
 
     These are each server's first listing of each version, the first listing with a duplicate name,
     and all listings in sessions in which a tool changed.
@@ -300,7 +300,12 @@ def relevant_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def tools_table(seen: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the `tools` table from `ListingCounts` and from `Definitions` with `tokens`."""
+    """Build the `tools` table.
+
+    Args:
+        seen: the `ListingCounts`.
+        definitions: the `Definitions`, with the column `tokens`.
+    """
     key = Definitions.definition.name
     texts = definitions.lazy().drop(Definitions.tool.name).unique(key)
     return Tools.frame(
