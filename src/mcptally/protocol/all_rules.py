@@ -1,4 +1,4 @@
-"""Applies all protocol rules to one partition's traffic."""
+"""Runs all protocol checks on one partition's traffic."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from mcptally.rules.findings import concat_findings
 def check_protocol(
     events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
 ) -> pl.DataFrame:
-    """Return all protocol findings.
+    """Run all protocol checks, and return their findings.
 
     Args:
         events: the decoded events of the partition.

@@ -1,4 +1,4 @@
-"""Collects the facts about tool arguments that the smell rules test.
+"""Collects the facts about tool arguments that the rules about smells test.
 
 An argument is a top-level property of an input schema. Text next to an argument's name in the
 tool's description counts as documentation of the argument.
@@ -23,14 +23,14 @@ FILLING_WORDS: Final = frozenset(
         "parameter argument param arg value input field string number integer boolean object array",
     )
 )
-"""Words that do not describe the purpose of a tool or argument."""
+"""Words that say nothing about the purpose of a tool or argument."""
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 class Arguments(StageTable):
-    """Facts that the smell rules test, with one row per top-level property of an input schema."""
+    """One row per top-level property of an input schema, with the facts that smell rules test."""
 
     definition = Definitions.definition
     name = Column(pl.String, "Name of the property.")
@@ -54,12 +54,12 @@ class Arguments(StageTable):
 
 @functools.lru_cache(maxsize=1024)
 def words_of(name: str) -> tuple[str, ...]:
-    """Return the lower-case words of an identifier or text."""
+    """Split an identifier or text into lower-case words."""
     return tuple([word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name))])
 
 
 def arguments_of(definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the top-level properties of input schemas, as `Arguments`."""
+    """Return the `Arguments` table for the input schemas of these definitions."""
     columns = [Definitions.definition.name, Definitions.description.name]
     rows = [
         argument
@@ -111,7 +111,7 @@ _BOUNDS: Final = frozenset(
 _HEADING: Final = re.compile(
     r"[ \t]*(?:[-*] ?)?[`\"'*]*([\w.$-]+)[`\"'*]*[ ]?(?:\([^()]*\) ?)?[:=\u2013-]"
 )
-"""Matches a line that begins with a name and explains it."""
+"""Matches the beginning of a line that names an argument and then explains it."""
 
 _NAME: Final = re.compile(r"[\w$][\w.$-]*(?<![.-])")
 _KEPT: Final = 3
@@ -120,7 +120,7 @@ _INDENT: Final = 8
 
 
 def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
-    """Return the text next to each argument's name in a description.
+    """Map each argument's name to the text next to the name in a description.
 
     At most three passages are kept per name. A passage is on one line, ends before the next name
     and has at most 200 characters.
@@ -138,7 +138,7 @@ def _mentions(description: str, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def parsed_schema(text: str) -> dict[str, Any] | None:
-    """Return the parsed schema, or None if the text is not a JSON object."""
+    """Parse a schema's JSON text; return None if it is unusable or not an object."""
     try:
         schema = parse_schema(text)
     except UnusableSchemaError:
@@ -147,7 +147,7 @@ def parsed_schema(text: str) -> dict[str, Any] | None:
 
 
 def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the top-level properties whose schema is an object."""
+    """Return the top-level properties of a schema whose own schemas are objects."""
     found = schema.get("properties")
     if not isinstance(found, dict):
         return {}
@@ -155,7 +155,12 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema, and the schemas that it references or combines, one level deep."""
+    """Yield a property's schema, and the schemas that it refers to or combines, one level deep.
+
+    Args:
+        member: the property's schema.
+        root: the schema to which references are relative.
+    """
     if not isinstance(member, dict):
         return
     yield member
@@ -184,12 +189,12 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
 
 
 def escaped(name: str) -> str:
-    """Return a name escaped for use in a JSON Pointer."""
+    """Escape a name for use in a JSON Pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Return whether a text only repeats words of the name, possibly inflected (`lists`)."""
+    """Return whether a text consists only of words of the name, possibly inflected (`lists`)."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

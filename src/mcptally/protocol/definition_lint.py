@@ -38,16 +38,16 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
 
 LINT_RULES: Final = "definition."
-"""Prefix of the rules that `lint_definitions` checks on the definitions of one server."""
+"""Prefix of the ids of the rules that `lint_definitions` checks on one server's definitions."""
 
 _NAME: Final = r"^[A-Za-z0-9_.-]{1,128}$"
 
 _Defect = tuple[str, str, str | None, str | None]
-"""A defect of a definition: rule, message, path, evidence."""
+"""A defect of a definition: rule id, message, JSON Pointer, and evidence."""
 
 
 def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return the findings about definitions.
+    """Return the findings about the definitions that servers list.
 
     Args:
         listed: `Listings` of the whole archive.
@@ -86,7 +86,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
     writing, deleting = finding_rule("definition.hint_against_name").matches
     text = Definitions.text.col
     (invisible,) = finding_rule("definition.invisible_characters").matches
-    # Tag characters after U+1F3F4 that encode a flag are legitimate.
+    # Tag characters that follow U+1F3F4 and encode a flag are legitimate.
     without_flags = text.str.replace_all("\U0001f3f4[\U000e0061-\U000e007a]+\U000e007f", "")
     yield from run_checks(
         described,
@@ -141,7 +141,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _check_schemas(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check the input and output schemas; each distinct schema is examined once."""
+    """Check the input and output schemas of all definitions; examine each distinct schema once."""
     schemas: dict[str, list[_Defect]] = {}
     rows: list[tuple[str | None, ...]] = []
     for key, input_schema, output_schema in definitions[
@@ -193,7 +193,7 @@ def _schema_defects(text: str) -> Iterator[_Defect]:
 
 
 def _parameter_defects(text: str) -> Iterator[_Defect]:
-    """Yield the defects in how an input schema declares the tool's parameters."""
+    """Yield the defects in an input schema's declaration of the tool's parameters."""
     schema: Any = msgspec.json.decode(text)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
@@ -211,7 +211,7 @@ def _parameter_defects(text: str) -> Iterator[_Defect]:
 
 
 def _check_shapes(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check definitions against the schema of the protocol revision in which they were listed."""
+    """Check definitions against the schema of the revision in force when they were listed."""
     rows = described.filter(Listings.revision.col.is_in(REVISIONS))
     results: dict[tuple[str, str], ShapeResult] = {}
     keys: list[tuple[str, str]] = rows[["revision", "text"]].rows()
@@ -265,7 +265,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
 
     Args:
         listed: `Listings` of the whole archive.
-        texts: definition → its JSON text.
+        texts: maps the hash of each definition to its JSON text.
     """
     listing = ["recording", "session", "pos"]
     names = (
@@ -317,7 +317,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
 
 
 def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return findings about tools with `readOnlyHint` whose results report a change."""
+    """Find tools with `readOnlyHint` whose results report a change."""
     hints = Definitions.annotations.col.fill_null("")
     readers = definitions.lazy().filter(hints.str.contains('"readOnlyHint":true', literal=True))
     begin = Definitions.text.col.str.head(300)

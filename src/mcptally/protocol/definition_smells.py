@@ -2,7 +2,7 @@
 
 A smell is not a protocol violation. The definition either omits something that the model needs to
 call the tool, or says more than the model needs. `definition_advice` connects smells with the
-refused calls they may explain.
+refused calls that they may explain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -36,13 +36,15 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Scored
 
 LONG_DESCRIPTION: Final = 1024
-"""Maximum number of characters in a description that OpenAI's function-calling API accepts."""
+"""Maximum length in characters of a description that OpenAI's function-calling API accepts."""
 
 REFERRING_ARGUMENTS: Final = 50
-"""Maximum number of arguments per schema that contain references and whose values are checked."""
+"""Maximum number of arguments with references, per schema, whose examples and defaults are checked.
+"""
 
 FEWEST_WORDS: Final = 3
-"""Minimum number of words in a description that is compared with other descriptions."""
+"""Minimum number of words in a description that is compared with the descriptions of other tools.
+"""
 
 
 def find_smells(
@@ -51,7 +53,7 @@ def find_smells(
     """Return the findings about smells in definitions.
 
     Args:
-        places: the first listing of each definition of each server.
+        places: one row per server and definition, for the definition's first listing.
         definitions: distinct `Definitions`.
         described: `places`, joined with the definitions.
     """
@@ -113,10 +115,13 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Yield pairs of a definition and another tool whose description contains all of its words.
+    """Find tools whose description has only words that another tool's description has, too.
 
     Args:
         tools: name, definition and description of each tool of one server.
+
+    Yields:
+        The definition of such a tool, and the name of the other tool.
     """
     words: dict[str, tuple[str, frozenset[str]]] = {}
     for tool, definition, description in tools:
@@ -134,7 +139,7 @@ def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[s
 
 
 def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check how well the input schema and the description document each argument."""
+    """Check how well the input schema and the tool's description document each argument."""
     text = Arguments.text.col
     string = Arguments.kinds.col.list.contains("string") & (Arguments.kinds.col.list.len() == 1)
     number = (Arguments.kinds.col.list.set_difference(["integer", "number"]).list.len() == 0) & (
@@ -203,7 +208,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Check that the examples and defaults in a schema satisfy the schema."""
+    """Find examples and defaults in an input schema that the schema itself rejects."""
     rows = [
         (definition, pointer, f"{key} of {name}: {message}", value)
         for definition, text in definitions[["definition", "input_schema"]].iter_rows()
@@ -224,7 +229,10 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
 
 
 def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield the name, keyword, pointer, message and value of each invalid example or default."""
+    """Yield each invalid example or default of an argument in an input schema.
+
+    Each is a tuple: name of the argument, keyword, JSON Pointer, message and value.
+    """
     schema = parsed_schema(text)
     if schema is None:
         return
@@ -238,8 +246,8 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
             continue
         text = msgspec.json.encode(member).decode()
         if '"$ref"' in text:
-            # Limit the number of arguments with references, because each is compiled with all
-            # shared definitions.
+            # Limit the number of arguments with references, because each is compiled together with
+            # all shared definitions.
             referring += 1
             if referring > REFERRING_ARGUMENTS:
                 continue
@@ -258,11 +266,11 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
 
 
 _AROUND: Final = r"[^\n]{0,80}"
-"""Part of a pattern that matches the text around the match."""
+"""Part of a pattern that also matches the text around what the pattern is about."""
 
 
 def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return findings about optional arguments without which a server refuses calls."""
+    """Find optional arguments without which a server refuses calls."""
     (missing,) = finding_rule("definition.optional_required").matches
     refused = (
         select_for_findings(
@@ -278,10 +286,10 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
     )
     if not refused.height:
         return concat_findings([])
-    # Match each distinct text once.
+    # Match each distinct text only once.
     texts = refused.lazy().select(Scored.error_text.col.unique())
-    # Drop the surrounding text from the pattern: compiling it for 160 characters takes as long as
-    # the search.
+    # Leave out the surrounding text from the pattern: compiling it for 160 characters takes as long
+    # as the search.
     texts = texts.filter(Scored.error_text.col.str.contains(missing.replace(_AROUND, "")))
     refused = (
         refused.lazy()

@@ -14,14 +14,14 @@ from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 
 _NAMED = ["tools/call", "prompts/get", "resources/read"]
-"""Methods for which 2026-07-28 requires `Mcp-Name`."""
+"""Methods whose requests must have the header `Mcp-Name` in 2026-07-28."""
 
 _NO_BODY: Final = ("comment", "no_data", "empty", "torn")
-"""Values of `why` for the parts of an SSE stream that clients skip."""
+"""Values of `why` for the parts of an SSE stream that clients ignore."""
 
 
 def check_http(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about frames that are not JSON and about headers."""
+    """Yield findings about frames that are not JSON, and about HTTP headers."""
     yield from _check_raw_frames(traffic)
     yield from _check_headers(traffic)
 
@@ -30,7 +30,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Find frames that are not strict JSON or that were too large to record."""
     large = TrafficRaws.why.col.eq_missing(pl.lit("too_large"))
     raws, http = traffic.raws, traffic.events.http
-    # Readers ignore blank lines, so a blank line is not a defect.
+    # Readers ignore blank lines, so a blank line is not a violation.
     text = ~large & (
         TrafficRaws.text.col.is_null() | (TrafficRaws.text.col.str.strip_chars() != "")
     )
@@ -75,7 +75,7 @@ def _check_raw_frames(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Compare headers with bodies, in recordings that keep MCP headers."""
+    """Compare headers with the messages in the bodies, in recordings that include MCP headers."""
     if not traffic.events.http.height:
         return
     exchange = ["recording", "scope"]
@@ -109,7 +109,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
     method, modern = TrafficCalls.method.col, TrafficCalls.revision.col.is_in(STATELESS)
     version = HttpEvents.mcp_protocol_version.col
     named = pl.coalesce("tool", "prompt", "resource_uri")
-    # Before 2026-07-28, no revision is agreed yet when initialize is sent.
+    # Before 2026-07-28, the revision is not yet agreed when initialize is sent.
     yield from run_checks(
         calls,
         Check(
@@ -148,7 +148,7 @@ def _check_headers(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _decoded(value: str) -> str:
-    """Return the text of a header value written as `=?base64?…?=`."""
+    """Decode a header value that is written as `=?base64?…?=`; return other values unchanged."""
     try:
         return base64.b64decode(
             value.removeprefix("=?base64?").removesuffix("?="), validate=True

@@ -19,16 +19,16 @@ from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
 _ID_IN_TEXT = r'"id"\s*:\s*("[^"\\]*"|-?\d+)'
-"""Matches the id in text that is not strict JSON."""
+"""Matches the member `id` in text that is not strict JSON."""
 
 _ID_OPTIONAL = REVISIONS[REVISIONS.index("2025-11-25") :]
-"""Revisions in which the reply to an unreadable message needs no id."""
+"""Revisions in which a reply to an unreadable message may omit the id."""
 
 _INTEGER_OR_STRING = r'^(?:-?\d+$|")'
 
 
 def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about individual messages and the pairing of replies with requests."""
+    """Yield findings about individual messages, and about the pairing of replies with requests."""
     messages = traffic.messages
     kind, id_ = TrafficMessages.kind.col, TrafficMessages.id.col
     null_id = id_ == "null"
@@ -96,7 +96,7 @@ def check_messages(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return messages whose `jsonrpc` is not the string 2.0 after its escapes are resolved."""
+    """Return messages whose `jsonrpc`, after resolving escapes, is not the string 2.0."""
     suspects = messages.filter(
         TrafficMessages.jsonrpc.col.ne_missing(pl.lit('"2.0"')),
         TrafficMessages.kind.col != "invalid",
@@ -110,7 +110,7 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find methods that are unknown, belong to another revision, or were sent by the wrong side."""
+    """Find methods that are unknown, belong to another revision, or come from the wrong side."""
     keys = ["kind", "dir", "method", "revision"]
     unknown = (
         messages.lazy()
@@ -126,7 +126,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     as_notification = (TrafficMessages.kind.col == "notification") & method.is_in(list(requests))
     all_methods = list(notifications | requests)
     on_its_side = ~as_request & ~as_notification
-    # An extension's method has a prefix with a dot: com.example/search (SEP-2133).
+    # The methods of an extension have a prefix with a dot: com.example/search (SEP-2133).
     extension = method.str.contains(r"^[^/]*\.[^/]*/")
     yield from run_checks(
         unknown,
@@ -200,7 +200,7 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
     if not orphans.height:
         return
-    # A server may accept a request that is not strict JSON; its reply is not an orphan.
+    # A server may accept a request that is not strict JSON; the reply to it is not an orphan.
     asked = traffic.raws.select(
         "recording", id=TrafficRaws.text.col.str.extract(_ID_IN_TEXT)
     ).drop_nulls()
@@ -213,7 +213,7 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find request ids that the same side has already used."""
+    """Find requests whose id the same side has already used."""
     reused = RepeatedCalls.of(calls.lazy().filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
     if not reused.height:
         return

@@ -1,4 +1,4 @@
-"""Finds credentials in results.
+"""Finds credentials in the results of calls.
 
 A scan for a few dozen literal prefixes excludes nearly all texts. The remaining texts are matched
 with `redaction/secret_patterns.py`. A finding never contains the credential itself.
@@ -19,28 +19,28 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Scored
 
 METHODS: Final = ("tools/call", "resources/read", "prompts/get")
-"""Methods whose results contain data that the server read from elsewhere."""
+"""Methods whose results contain data that a server obtained elsewhere."""
 
 GROUP_SIZE: Final = 48
-"""Literals per scan pattern. SIMD searches for up to 64 at once, but a pass may take twice as long
-above 50 literals, and four times as long above 64."""
+"""Number of literals in a scan pattern. SIMD searches for up to 64 at once, but a pass may take
+twice as long above 50 literals, and four times as long above 64."""
 
 MIN_PREFIX: Final = 4
-"""Minimum length of a prefix that is searched for without `FOLLOWING`, because shorter prefixes
-occur in many words."""
+"""Minimum length of a prefix that is searched for on its own. Shorter prefixes occur in many words,
+so `FOLLOWING` must match after them."""
 
 FOLLOWING: Final = r"[A-Za-z0-9_\-]{16}"
-"""Characters that must follow a shorter prefix such as `sk-` or `hf_` (Rust regex)."""
+"""Matches the characters that must follow a short prefix such as `sk-` or `hf_` (Rust regex)."""
 
 EXTRA_PREFIXES: Final = ("AKIA", "ASIA", "eyJhbGciOi", "eyJ0eXAiOi", "eyJraWQiOi", "AIzaSy")
-"""Longer prefixes of tokens whose short prefix may occur anywhere in base64."""
+"""Longer prefixes, for tokens whose short prefix may occur anywhere in base64."""
 
 SHAPE_PREFIXES: Final[dict[str, tuple[str, ...]]] = {
     "private-key": ("-----BEGIN ",),
     "webhook-url": ("https://hooks.slack.com/", "https://discord.com/api/", "https://discordapp."),
     "url-password": ("://",),
 }
-"""Maps names of `SECRET_PATTERNS` to the prefixes of their matches."""
+"""Maps names of patterns in `SECRET_PATTERNS` to prefixes with which their matches begin."""
 
 WITH_PASSWORD: Final = r"://[^\s/?#@:\"'\\<>]*:[^\s/?#\"'\\<>\[\]{}]+@[A-Za-z\[_0-9]"  # noqa: S105
 """Matches a URL with a password (Rust regex); `://` alone occurs in nearly every text.
@@ -53,13 +53,13 @@ PLACEHOLDER: Final = re.compile(
 PLACEHOLDER_WORDS: Final = frozenset(
     {"password", "pass", "passwd", "pwd", "secret", "token", "user", "pw"}
 )
-"""Placeholders for a password in documentation."""
+"""Words that documentation uses in place of a password."""
 
 
 def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
     """Return findings (`leak.secret`) about credentials in results.
 
-    A credential that also occurs in the arguments is the caller's own and is not reported.
+    A credential that also occurs in the arguments belongs to the caller and is not reported.
 
     Args:
         calls: rows with `dir`, `method`, `arguments`, `response` and the columns of findings.
@@ -98,10 +98,10 @@ def find_leaked_secrets(calls: pl.DataFrame) -> pl.DataFrame:
 
 @functools.cache
 def _scan_patterns() -> tuple[tuple[str, str], ...]:
-    """Return patterns (Rust regex); a text that matches none of them contains no credential.
+    """Return pairs of a literal and a pattern (Rust regex) that find texts with credentials.
 
-    Each pattern comes with a literal that all its matches contain, because searching for the
-    literal is faster.
+    A text that matches none of the patterns contains no credential. All matches of a pattern
+    contain its literal, because searching for the literal is faster.
     """
     prefixes = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
     short = tuple(p for p in prefixes if len(p) == MIN_PREFIX - 1 and not p.isalnum())
@@ -118,14 +118,14 @@ def _scan_patterns() -> tuple[tuple[str, str], ...]:
 
 
 class _Credential(NamedTuple):
-    """Describes a kind of credential and how to recognise it."""
+    """A kind of credential, and how to recognise it."""
 
     title: str
     prefixes: tuple[str, ...]
-    """Prefixes of the credential; every match begins with one. One automaton searches for all
-    prefixes."""
+    """Prefixes of the credential, one of which begins every match. One automaton searches for the
+    prefixes of all kinds."""
     pattern: re.Pattern[str]
-    """Matches from the start of the prefix; the group `secret` is the credential."""
+    """Matches from the prefix on; the group `secret` is the credential."""
 
 
 @functools.cache
@@ -149,18 +149,21 @@ def _credentials() -> tuple[_Credential, ...]:
 
 @functools.cache
 def _prefix_automaton() -> tuple[AhoCorasick, list[int]]:
-    """Return an automaton that finds all prefixes, and the index of each prefix's credential."""
+    """Return an automaton that finds all prefixes, and the index of each prefix's kind.
+
+    The indexes refer to `_credentials`.
+    """
     owned = [(prefix, i) for i, kind in enumerate(_credentials()) for prefix in kind.prefixes]
     return AhoCorasick([prefix for prefix, _ in owned]), [owner for _, owner in owned]
 
 
 def _any(texts: Iterable[str]) -> str:
-    """Return a pattern that matches any of the strings literally."""
+    """Return a regular expression that matches any of the strings literally."""
     return "|".join(map(re.escape, texts))
 
 
 def secrets(text: str) -> list[tuple[str, str]]:
-    """Return the kind (a rule's title) and value of each distinct credential in a JSON text."""
+    """Return the kind (a rule's title) and the value of each distinct credential in a JSON text."""
     kinds: dict[str, str] = {}
     automaton, owners = _prefix_automaton()
     matches = automaton.find_matches_as_indexes(text, overlapping=True)
@@ -173,7 +176,7 @@ def secrets(text: str) -> list[tuple[str, str]]:
 
 
 def _is_placeholder(value: str) -> bool:
-    """Return whether a value stands for a credential in documentation or a template."""
+    """Return whether a value only stands for a credential, as in documentation or a template."""
     return (
         PLACEHOLDER.search(value) is not None
         or len(set(value)) < 5

@@ -15,7 +15,7 @@ from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
 _DRAFT: Final = "2024-10-07"
-"""A draft version that SDKs still accept."""
+"""A draft revision that SDKs still accept."""
 
 BEFORE_HANDSHAKE: Final = ("ping", "server/discover", "initialize")
 """Requests that are allowed before the handshake."""
@@ -31,12 +31,11 @@ CAPABILITIES: Final = {
 }
 """Maps a request's direction and method prefix to the capability that the receiver must declare.
 
-`completion/complete` is left out: its capability was added later (2025-03-26) than the method.
-"""
+`completion/complete` is left out: its capability was added later (2025-03-26) than the method."""
 
 
 class _SessionCalls(TrafficCalls):
-    """One row per request, with the handshake of its session."""
+    """One row per request, with facts about the handshake of its session."""
 
     asked = Column(pl.UInt32, "`pos` of the session's first `initialize`.")
     agreed = Column(pl.UInt32, "`pos` of the first reply to one.")
@@ -44,7 +43,7 @@ class _SessionCalls(TrafficCalls):
 
 
 def check_sessions(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about sessions."""
+    """Yield findings about sessions: handshake, capabilities, cancellation, shutdown, `_meta`."""
     yield from _check_handshake(traffic)
     yield from _check_cancellation(traffic)
     yield from _check_shutdown(traffic)
@@ -135,7 +134,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find requests whose capability the receiver did not declare in the handshake."""
+    """Find requests that need a capability that the receiver did not declare in the handshake."""
     asks, replies = traffic.events.asks.lazy(), traffic.events.replies.lazy()
     declared = (
         rows.lazy()
@@ -186,7 +185,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
 
 
 def _member_names(texts: pl.Series) -> pl.Series:
-    """Return the member names of each JSON object; null if the text is not an object."""
+    """Return the member names of each JSON object; null for a text that is not an object."""
     known: dict[str | None, list[str] | None] = {}
     every = texts.to_list()
     for text in {text: None for text in every if text is not None}:
@@ -198,7 +197,7 @@ def _member_names(texts: pl.Series) -> pl.Series:
 
 
 def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find cancellations of `initialize`, of unknown requests and of answered requests."""
+    """Find cancellations of `initialize`, of unknown requests, and of answered requests."""
     calls = traffic.calls
     yield make_findings(
         "protocol.cancel_initialize",

@@ -3,7 +3,7 @@
 Decoding has already checked the types of most members, so the columns of an ordinary tool call show
 whether it is valid. All other payloads are validated, each distinct text once. The schemas come
 from the `mcp` package (`message_schemas.json`, written by
-tests/protocol/generate_message_schemas.py), without additions of later revisions
+tests/protocol/generate_message_schemas.py); additions of later revisions are removed from them
 (`revisions.toml`).
 """
 
@@ -33,16 +33,15 @@ ERROR_SCHEMA: Final = {
     "required": ["code", "message"],
     "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
 }
-"""JSON-RPC 2.0, section 5.1."""
+"""The schema of an error object in JSON-RPC 2.0, section 5.1."""
 
 ShapeResult = tuple[str, str | None, str | None]
-"""State (`valid`, `null`, `invalid`, …), error message, and JSON Pointer to the error.
-
-`null`: the payload is invalid only because optional members are null."""
+"""State (`valid`, `null`, `invalid`, …), error message, and JSON Pointer to the error. The state
+`null` means that the payload is invalid only because optional members are null."""
 
 
 class Shapes(StageTable):
-    """The result of validating a payload against its message schema: `ShapeResult` as columns."""
+    """The columns of a `ShapeResult`, the result of validating a payload against its schema."""
 
     state = Column(pl.String, "`valid`, `null`, `invalid`, …")
     words = Column(pl.String, "What is wrong.")
@@ -62,7 +61,7 @@ class _Payloads(StageTable):
 
 
 def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Yield findings about payloads that do not fit their schema."""
+    """Yield findings about payloads that their message schemas reject."""
     yield from _validated(_requests(traffic), "protocol.request_shape")
     yield from _validated(_notifications(traffic), "protocol.notification_shape")
     yield from _validated(_results(traffic), "protocol.result_shape", prefix="/result")
@@ -88,9 +87,9 @@ def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 @functools.cache
 def document() -> dict[str, Any]:
-    """Return `message_schemas.json`.
+    """Return the content of `message_schemas.json`.
 
-    Each era has `$defs`, and the name of the definition in `$defs` for each kind and method.
+    For each era it has `$defs`, and the name of a definition in `$defs` for each kind and method.
     """
     text = Path(__file__).with_name("message_schemas.json").read_bytes()
     schemas: dict[str, Any] = msgspec.json.decode(text)
@@ -99,7 +98,7 @@ def document() -> dict[str, Any]:
 
 @functools.cache
 def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> Validator | None:
-    """Return the validator for a method's payloads in a revision; None if there is no schema.
+    """Return the validator for a method's payloads in a revision, or None if there is no schema.
 
     Args:
         kind: `requests`, `notifications`, `results` or `definitions`.
@@ -127,14 +126,23 @@ def validator(kind: str, method: str, revision: str, *, nulls: bool = False) -> 
 
 @functools.cache
 def _compiled(schema: str) -> Validator:
-    """Return the validator for a schema (JSON text); revisions and methods may share it."""
+    """Compile a schema's JSON text to a validator, which revisions and methods may share."""
     return validator_from_engine(
         jsonschema_rs.Draft202012Validator(schema, offline=True, validate_formats=False)
     )
 
 
 def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult:
-    """Validate one payload; without a schema, it is valid. `validator` explains the arguments."""
+    """Validate one payload, given as JSON text, as `validator` does.
+
+    A payload for which there is no schema is valid.
+
+    Args:
+        kind: `requests`, `notifications`, `results` or `definitions`.
+        method: the method; for results also `task` and `input_required`.
+        revision: one of `REVISIONS`.
+        text: the payload.
+    """
     strict = validator(kind, method, revision)
     if strict is None:
         return "valid", None, None
@@ -147,7 +155,7 @@ def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult
 
 
 def _reachable(name: str, era: str) -> dict[str, Any]:
-    """Return the definition `name` of an era and all definitions that it refers to."""
+    """Return an era's definition `name`, and all definitions to which it refers, by name."""
     to_visit = [name]
     reachable: dict[str, Any] = {}
     while to_visit:
@@ -160,7 +168,7 @@ def _reachable(name: str, era: str) -> dict[str, Any]:
 
 @functools.cache
 def _references(era: str, definition: str) -> tuple[str, ...]:
-    """Return the names of the definitions that a definition refers to."""
+    """Return the names of the definitions to which a definition refers."""
     text = msgspec.json.encode(document()[era]["$defs"][definition]).decode()
     return tuple(dict.fromkeys(_REFERENCE.findall(text)))
 
@@ -169,7 +177,7 @@ _REFERENCE: Final = re.compile(r'"\$ref":"#/\$defs/([^"]*)"')
 
 
 def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool) -> Any:
-    """Return a schema without the additions of later revisions.
+    """Return a copy of a schema without the additions of later revisions.
 
     Args:
         schema: the schema of the era.
@@ -197,7 +205,12 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
 
 
 def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
-    """Return the JSON text of a message, given its method and the text of its params."""
+    """Return an expression for a message's JSON text.
+
+    Args:
+        method: the message's method.
+        params: the JSON text of the message's params; may be null.
+    """
     begin = pl.concat_str(pl.lit('{"method":"'), method, pl.lit('"'))
     member = pl.concat_str(pl.lit(',"params":'), params)
     return pl.concat_str(begin, pl.coalesce(member, pl.lit("")), pl.lit("}"))
@@ -206,7 +219,7 @@ def _with_method(method: pl.Expr, params: pl.Expr) -> pl.Expr:
 def _requests(traffic: Traffic) -> pl.LazyFrame:
     """Return the requests that must be validated, with their JSON as `text`.
 
-    The columns of all other requests show that they are valid.
+    The columns of all other requests already show that they are valid.
     """
     asks = traffic.events.asks.lazy().select(
         "row", "params", "meta_capabilities", has_params=pl.lit(value=True)
@@ -265,7 +278,7 @@ def _notifications(traffic: Traffic) -> pl.LazyFrame:
 def _results(traffic: Traffic) -> pl.LazyFrame:
     """Return the results that must be validated, with their JSON as `text`.
 
-    All other results are known to be valid from their columns.
+    The columns of all other results already show that they are valid.
     """
     replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
@@ -323,7 +336,7 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
 
 
 def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find errors that are not an object with a code and a message."""
+    """Yield findings about errors that are not an object with a code and a message."""
     replies = traffic.events.replies.lazy().select("odd", "response", reply_row="row")
     rows = (
         traffic.calls.lazy()
@@ -366,7 +379,7 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
     if not rows.height:
         return
     keys = ["kind", "shape", "revision"]
-    # Group by text alone, then by text number: grouping by several columns copies them.
+    # Group by text alone, then by text number: grouping by several columns would copy them.
     distinct = (
         rows[[*keys, "text"]]
         .lazy()
@@ -405,12 +418,12 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
 
 
 def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:
-    """Return a table of `keys` with the results as `Shapes`."""
+    """Append the columns of `Shapes` with the results to the columns `keys`."""
     return pl.DataFrame(keys).hstack(pl.DataFrame(results, schema=Shapes.schema(), orient="row"))
 
 
 def _message(state: str) -> pl.Expr:
-    """Return an expression for a finding's message: the member and its error."""
+    """Return an expression for a finding's message: the invalid member, and its error."""
     whole = formatted("the {}", _Payloads.kind.col.str.strip_suffix("s"))
     words = member_message(Shapes.pointer, Shapes.words, whole)
     return words if state == "invalid" else formatted("{}; leave it out instead", words)

@@ -1,4 +1,4 @@
-"""Checks progress notifications against the calls with the same token."""
+"""Checks progress notifications against the calls with the same progress token."""
 
 from collections.abc import Iterator
 
@@ -53,7 +53,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .pipe(run_query)
         .lazy()
     )
-    # A task keeps its call's token after the reply that created the task (2025-11-25).
+    # A task keeps the token of its call after the reply that created the task (2025-11-25).
     tasks = calls.lazy().filter(TrafficCalls.outcome.col == "task").select("call_id")
     known = TrafficCalls.call_id.col.is_not_null()
     yield make_findings(
@@ -86,7 +86,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
-    """Find calls with the progress token of an earlier call that still waits for its reply."""
+    """Find calls with the progress token of an earlier call that is still unanswered."""
     rows = RepeatedCalls.of(calls.lazy(), RepeatedCalls.meta_progress_token).lazy()
     waiting = RepeatedCalls.answered.col.is_null() | (
         RepeatedCalls.answered.col > RepeatedCalls.pos.col

@@ -1,4 +1,4 @@
-"""Reads `revisions.toml`: the methods and members of each MCP revision, and their senders."""
+"""Reads `revisions.toml`: the methods and members of each MCP revision, and who may send them."""
 
 import functools
 from typing import Final, NamedTuple
@@ -14,7 +14,7 @@ STATELESS: Final = tuple(row["name"] for row in _ROWS if row.get("stateless"))
 """The revisions without a handshake."""
 
 ERA: Final = {row["name"]: row["schemas"] for row in _ROWS}
-"""Maps each revision to the revision whose schemas apply to it."""
+"""Maps each revision to its era: the revision whose schemas apply to it."""
 
 SENDERS: Final = {
     ("request", "c2s"): "client_requests",
@@ -22,18 +22,18 @@ SENDERS: Final = {
     ("notification", "c2s"): "client_notifications",
     ("notification", "s2c"): "server_notifications",
 }
-"""Maps a message's kind and direction to the name of a list of methods in `revisions.toml`."""
+"""Maps a message's kind and direction to the name of its list of methods in `revisions.toml`."""
 
 
 class Span(NamedTuple):
-    """A method, block or member, and the first and last revision that have it."""
+    """A method, block type or member, with the first and the last revision that have it."""
 
     name: str
     since: str = REVISIONS[0]
     until: str = REVISIONS[-1]
 
     def holds(self, revision: str) -> bool:
-        """Return whether a revision, one of `REVISIONS`, is within the span."""
+        """Return whether a revision (one of `REVISIONS`) has the method, block type or member."""
         return (
             REVISIONS.index(self.since) <= REVISIONS.index(revision) <= REVISIONS.index(self.until)
         )
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, tuple[Span, ...]]:
-    """Return the lists of `revisions.toml` by name."""
+    """Read the lists of `revisions.toml`, by name."""
     lists = read_toml("protocol/revisions.toml")
     return {
         name: tuple(Span(**row) for row in rows)
@@ -52,7 +52,7 @@ def table() -> dict[str, tuple[Span, ...]]:
 
 @functools.cache
 def methods() -> pl.DataFrame:
-    """Return the methods of all revisions: `kind`, `dir`, `method`, `revision`."""
+    """Return one row per method and revision, with `kind`, `dir`, `method` and `revision`."""
     rows = [
         (kind, side, span.name, revision)
         for (kind, side), name in SENDERS.items()
@@ -66,6 +66,6 @@ def methods() -> pl.DataFrame:
 
 
 def names(kind: str) -> frozenset[str]:
-    """Return the methods of `kind` (`request`, `notification`), for all senders and revisions."""
+    """Return all methods of a kind (`request`, `notification`), in any revision and direction."""
     lists = [name for (its_kind, _), name in SENDERS.items() if its_kind == kind]
     return frozenset(span.name for name in lists for span in table()[name])

@@ -1,4 +1,4 @@
-"""Prepares the input of the protocol checks: messages and calls with the revision in force."""
+"""Prepares the input of the protocol checks: messages and calls, with the revision in force."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 
 KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
-"""Values of `session_source` for sessions that are identified by the protocol itself."""
+"""Values of `session_source` for sessions that the protocol itself identifies."""
 
 
 class TrafficMessages(StageTable):
@@ -106,7 +106,7 @@ class TrafficCalls(StageTable):
 
 
 class RepeatedCalls(TrafficCalls):
-    """One row per request that repeats a value of an earlier request, with facts about both."""
+    """One row per request that repeats a value from an earlier request, with facts about both."""
 
     before = Column(pl.UInt32, "`pos` of the last earlier request with the same value.")
     answered = Column(pl.UInt32, "`pos` of its reply; null without one.")
@@ -115,7 +115,7 @@ class RepeatedCalls(TrafficCalls):
 
     @classmethod
     def of(cls, calls: pl.LazyFrame, value: Column) -> pl.DataFrame:
-        """Return the calls whose `value` the same side already used in the session."""
+        """Return the calls whose `value` the same side has already used in the session."""
         same = [cls.session.name, cls.dir.name, value.name]
         cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
         return (
@@ -142,21 +142,21 @@ class TrafficRaws(RawFrames):
 
 
 class Traffic(msgspec.Struct, frozen=True):
-    """The messages and calls of a partition in order of arrival (`pos`), and its raw frames."""
+    """A partition's messages and calls, in order of arrival (`pos`), and its raw frames."""
 
     events: Events
     messages: pl.DataFrame
-    """`TrafficMessages`."""
+    """The `TrafficMessages` table."""
     calls: pl.DataFrame
-    """`TrafficCalls`."""
+    """The `TrafficCalls` table."""
     raws: pl.DataFrame
-    """`TrafficRaws`."""
+    """The `TrafficRaws` table."""
 
     @classmethod
     def of(
         cls, events: Events, messages: pl.DataFrame, calls: pl.DataFrame, names: Sequence[str]
     ) -> "Traffic":
-        """Return the traffic of one partition.
+        """Build the traffic of one partition.
 
         Args:
             events: the decoded events.
@@ -205,7 +205,7 @@ class Traffic(msgspec.Struct, frozen=True):
 
 
 def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFrame) -> pl.DataFrame:
-    """Return `server`, `asked_at` and `revision` of each message."""
+    """Return the columns `server`, `asked_at` and `revision`, with one row per message."""
     rows = calls.lazy()
     revisions = rows.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
     by_call = rows.select("call_id", asked_at="pos", asked="protocol_version")
@@ -219,7 +219,7 @@ def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFram
         .join(by_call, on="call_id", how="left", maintain_order="left")
         .join_asof(revisions, on="pos", by="session", check_sortedness=False)
         .join(first, on="session", how="left", maintain_order="left")
-        # A reply has its request's revision, a notification the session's latest revision.
+        # A reply has the revision of its request; a notification has the session's latest revision.
         .select(
             "server",
             "asked_at",
