@@ -1,6 +1,6 @@
 """Combines the summaries of all partitions into facts about the archive, in bounded memory.
 
-    stored summaries → sums, first listings, a timeline → an excerpt for each partition
+stored summaries → sums, first listings, a timeline → an excerpt for each partition
 
 Memory grows with the number of servers, tools and changes to definitions, not with the number of
 calls. The calls by minute, whose number grows with time, are spilled to disk above a certain size.
@@ -35,40 +35,40 @@ from mcptally.tables.stages import Listings, Needs, Timeline
 from mcptally.verdict import evidence
 
 AT_A_TIME: Final = 8
-"""Number of partitions whose summaries are read at a time."""
+"""Number of partitions whose summaries are read together."""
 
 ROWS: Final = 500_000
-"""Approximate maximum number of rows per kind of fact in memory; further rows are read again or
-spilled to disk."""
+"""Approximate maximum number of rows in memory for each kind of fact. Rows above this number are
+read again when needed, or spilled to disk."""
 
 _BY_SERVER: Final = ("combinations", "validations", "minutes", "forms")
-"""Kinds of facts about a server that only affect calls to this server."""
+"""Kinds of facts that affect only calls to the server that the fact is about."""
 
 _SHARES: Final = 1 << 16
 _SHARE: Final = (pl.struct("server", "tool").hash() % _SHARES).cast(pl.UInt32).alias("share")
-"""Expression for the hash bucket of a listing's tool."""
+"""Expression for the hash bucket to which a tool's listings belong."""
 
 COMPACT_FROM: Final = 10_000
-"""Number of rows below which `_CompactRows` does not merge rows."""
+"""Number of rows below which `_CompactRows` does not merge its rows."""
 
 
 class StoredSummaries(msgspec.Struct, frozen=True):
-    """The stored summaries of some partitions, and a selection of their rows."""
+    """The stored summaries of some partitions, restricted to selected rows."""
 
     folder: Path
-    """The folder that contains one subfolder per kind."""
+    """The folder that contains a subfolder for each kind of rows."""
     parts: Sequence[str]
     recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
-    """Function that returns the recordings to read from some parts (column `recording`); None reads
-    all recordings."""
+    """Function that returns the recordings (column `recording`) to read from the given parts; None
+    reads all recordings."""
     servers: pl.DataFrame | None = None
-    """The servers to read (column `server`), for kinds of facts that are stored by server; None
+    """The servers (column `server`) to read, for kinds of facts that are stored by server; None
     reads all servers."""
     recordings: pl.DataFrame | None = None
-    """The recordings to read from `parts`; set by `batches`."""
+    """The recordings to read from `parts`; set in the summaries that `batches` yields."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
-        """Return the selected rows of one kind, with the given columns (all by default)."""
+        """Read the selected rows of one kind, with the given columns (all by default)."""
         names = None if columns is None else [*columns]
         files = [self.folder / kind / f"{part}.parquet" for part in self.parts]
         rows = pl.read_parquet(files, columns=names, glob=False)
@@ -83,7 +83,7 @@ class StoredSummaries(msgspec.Struct, frozen=True):
         return rows
 
     def batches(self) -> Iterator["StoredSummaries"]:
-        """Yield the summaries in groups of `AT_A_TIME` partitions."""
+        """Split the summaries into groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
             parts = self.parts[start : start + AT_A_TIME]
             recordings = self.recordings_of and self.recordings_of(parts)
@@ -91,10 +91,10 @@ class StoredSummaries(msgspec.Struct, frozen=True):
 
 
 class ArchiveContext:
-    """The facts about servers and tools from the whole archive."""
+    """The facts about servers and tools in the whole archive."""
 
     def __init__(self, summaries: Iterable[StoredSummaries], spool: Path) -> None:
-        """Read the summaries; facts that do not fit into memory go to files in `spool`."""
+        """Read the summaries; write facts that do not fit into memory to files in `spool`."""
         self.summaries = list(summaries)
         self.sums = {
             name: _CompactRows(functools.partial(_summed, counts))
@@ -112,7 +112,7 @@ class ArchiveContext:
         self.timeline = self._read(_SpilledRows(spool, "share", lambda rows: rows))
 
     def _read(self, listings: "_SpilledRows") -> pl.DataFrame:
-        """Read all summaries, with the listings into `listings`; return the timeline."""
+        """Read all summaries, adding their listings to `listings`, and return the timeline."""
         total = 0
         for batch in (batch for summaries in self.summaries for batch in summaries.batches()):
             listed = batch.read("listed")
@@ -133,7 +133,7 @@ class ArchiveContext:
                     ["valid", "answered_ns"]
                 )
             )
-        # The tools' timelines are independent, so build them for one group of tools at a time.
+        # The timelines of tools are independent, so build them for one group of tools at a time.
         groups = -(-total // ROWS) or 1
         bounds = [group * _SHARES // groups for group in range(groups + 1)]
         return pl.concat(
@@ -142,7 +142,7 @@ class ArchiveContext:
         )
 
     def summary(self) -> PartitionSummary:
-        """Return the facts needed for the `tools` table and for findings about servers."""
+        """Return the facts from which the `tools` table and findings about servers are made."""
         none = pl.DataFrame()
         return PartitionSummary(
             self.listed.rows,
@@ -155,7 +155,7 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """Return the facts on which the calls described by `needs` depend.
+        """Return only the facts on which the calls described by `needs` depend.
 
         Args:
             needs: `Needs` rows.
@@ -176,7 +176,7 @@ class ArchiveContext:
         )
 
     def _minutes(self, needs: pl.DataFrame) -> pl.DataFrame:
-        """Return the `CallsByMinute` rows for each need's server, within one minute of the need."""
+        """Return the `CallsByMinute` rows within one minute of a need of the same server."""
         at = needs.lazy().select("server", "minute").unique()
         near = pl.concat([at.with_columns(Needs.minute.col + step) for step in (-1, 0, 1)])
         minute = Needs.minute.col
@@ -187,13 +187,13 @@ class ArchiveContext:
 
 
 class _CompactRows:
-    """Rows that the function `compact` merges whenever their number has doubled."""
+    """Rows that are merged by the function `compact` whenever their number has doubled."""
 
     def __init__(self, compact: Callable[[pl.DataFrame], pl.DataFrame]) -> None:
         self.compact = compact
         self.frames: list[pl.DataFrame] = []
         self.size = 0
-        """Number of rows after the last compaction."""
+        """Number of rows after they were last merged."""
 
     def add(self, rows: pl.DataFrame) -> None:
         self.frames.append(self.compact(rows))
@@ -209,7 +209,7 @@ class _CompactRows:
 
 
 class _SpilledRows:
-    """Merged rows: up to `ROWS` are in memory, all others on disk, sorted by the column `order`."""
+    """Merged rows: up to `ROWS` are in memory, and the others on disk, sorted by `order`."""
 
     def __init__(
         self, folder: Path, order: str, compact: Callable[[pl.DataFrame], pl.DataFrame]
@@ -232,7 +232,7 @@ class _SpilledRows:
             self.in_memory.add(written.clear())
 
     def between(self, first: int | None, last: int | None) -> pl.DataFrame:
-        """Return the rows whose value is between `first` and `last`.
+        """Return the rows whose value in the column `order` is between `first` and `last`.
 
         Returns all rows if both bounds are None, or if no row was spilled.
         """
@@ -249,7 +249,7 @@ def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of calls and failed calls to each tool."""
+    """Return the number of calls and of failed calls to each tool."""
     return minutes.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
 
 

@@ -1,7 +1,7 @@
 """Carries unchanged rows over from earlier stores into a new store.
 
-A part whose rows are all reused is linked or stays in place. If only some rows are reused, they are
-copied. Small parts are merged.
+A part whose rows are all reused is linked, or stays in place. If only some of its rows are reused,
+they are copied. Small parts are merged.
 """
 
 import os
@@ -29,34 +29,35 @@ from mcptally.tables.stages import Listings, RecordingPlaces
 from mcptally.tables.tools import Tools
 
 SMALL: Final = 4 << 20
-"""Total bytes of a part's tables below which the part is small."""
+"""Total size in bytes of a part's tables below which the part is small."""
 
 MANY: Final = 8
-"""Minimum number of small parts that are merged."""
+"""Minimum number of small parts at which they are merged."""
 
 
 class CarriedOver(NamedTuple):
-    """The rows that were carried over into a new store."""
+    """The result of carrying rows over into a new store."""
 
     written: Written
     kept: dict[str, Mapping[str, Any]]
-    """Files that stay in place, with their manifest entries."""
+    """Maps the names of files that stay in place to their manifest entries."""
 
 
 class _Reused(NamedTuple):
-    """The reused rows of a part."""
+    """Which rows of a part are reused."""
 
     recordings: list[str]
     files: list[str]
-    """Files whose own findings, which belong to no recording, are reused."""
+    """Files whose own findings (about no recording) are reused."""
     whole: bool
     """Whether all rows of the part are reused."""
 
 
 def carry_over(earlier: EarlierStores, work: Path, target: Path) -> CarriedOver:
-    """Put the reused rows of earlier stores into the work folder of the store at `target`.
+    """Carry the reused rows of earlier stores over into the store at `target`.
 
-    Parts of the store at `target` whose rows are all reused stay in place.
+    Parts of this store whose rows are all reused stay in place; other rows are written to the work
+    folder.
     """
     number = 0
     small: list[Part] = []
@@ -101,7 +102,7 @@ def _reused(earlier: EarlierStores, part: Part) -> _Reused:
 
 
 def _manifest_entries(earlier: EarlierStores, part: Part) -> dict[str, Mapping[str, Any]]:
-    """Return the manifest entries of all files of a part, including its summary."""
+    """Map the names of all files of a part, including its summary, to their manifest entries."""
     names = [
         *(f"{table}/{part.name}.parquet" for table, _ in _tables(earlier, part)),
         *(f"{SUMMARIES}/{kind}/{part.name}.parquet" for kind in KINDS),
@@ -116,7 +117,7 @@ def _size(earlier: EarlierStores, part: Part) -> int:
 
 
 def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part]]:
-    """Yield groups of small parts to merge; to limit memory, a group ends at `SMALL` bytes."""
+    """Divide small parts into groups to merge; to limit memory, a group ends at `SMALL` bytes."""
     group: list[Part] = []
     for part in parts:
         group.append(part)
@@ -128,7 +129,7 @@ def _groups(earlier: EarlierStores, parts: Sequence[Part]) -> Iterator[list[Part
 
 
 def _copy(earlier: EarlierStores, work: Path, name: str, part: Part) -> bool:
-    """Link a part into the work folder, or copy its reused rows; return False if it has none."""
+    """Link a part into the work folder, or copy its reused rows; return False if there are none."""
     reused = _reused(earlier, part)
     if not reused.recordings and not reused.files:
         return False
@@ -168,7 +169,7 @@ def _join(earlier: EarlierStores, work: Path, name: str, parts: Sequence[Part]) 
 def _summary(
     earlier: EarlierStores, reused: Sequence[tuple[Part, _Reused]]
 ) -> dict[str, pl.DataFrame]:
-    """Return the summary of the reused recordings in some parts, as one frame per kind."""
+    """Return the summary of the reused recordings in some parts, as one frame per kind of rows."""
 
     def read(part: Part, kind: str, recordings: list[str]) -> pl.DataFrame:
         path = earlier.file(part, f"{SUMMARIES}/{kind}")
@@ -189,7 +190,7 @@ def _summary(
 
 
 def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
-    """Yield each table's name and file in a part, except `tools`, which every run rewrites."""
+    """Yield the name and file of each table of a part, except `tools`, which every run rewrites."""
     for table in TABLES:
         path = earlier.file(part, table.name)
         if table is not Tools and path.exists():
@@ -197,7 +198,7 @@ def _tables(earlier: EarlierStores, part: Part) -> Iterator[tuple[str, Path]]:
 
 
 def _row_filter(table: str, reused: _Reused) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Return a function that keeps only the reused rows of a table."""
+    """Return a function that filters a table's rows, keeping only those that are reused."""
     chosen = Findings.recording.col.is_in(reused.recordings)
     if table == Findings.name:
         chosen |= Findings.recording.col.is_null() & Findings.file.col.is_in(reused.files)
@@ -212,7 +213,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def count_rows(files: Iterable[Path]) -> Written:
-    """Count the rows of each table in these files of a store; summaries are ignored."""
+    """Count the rows of each table in the given files of a store, ignoring summaries."""
     import pyarrow.parquet as pq  # noqa: PLC0415  (only runs that change nothing count rows)
 
     by_table: dict[str, list[Path]] = {table.name: [] for table in TABLES}

@@ -26,12 +26,12 @@ DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
     *("jsonschema-rs", "jsonschema", "jsonschema-specifications", "referencing"),
 )
-"""Packages whose version may affect rows."""
+"""Packages whose versions may affect rows."""
 
 
 @functools.cache
 def code_digest() -> str:
-    """Return a digest of this program and of the packages that affect rows."""
+    """Return a digest of this program's code and of the versions of packages that affect rows."""
     folder = Path(mcptally.__file__).parent
     code = hashlib.sha256(f"{mcptally.__version__} {platform.python_version()}".encode())
     for name in DECIDING_PACKAGES:
@@ -50,7 +50,7 @@ def _version(name: str) -> str:
     """Return the version of an installed package.
 
     Raises:
-        PackageNotFoundError: it is not installed.
+        PackageNotFoundError: the package is not installed.
     """
     installed = importlib.metadata.distribution(name)
     # Avoid `installed.version`: it parses all metadata as e-mail, which takes 1 ms per package.
@@ -62,7 +62,7 @@ _VERSION: Final = re.compile("^Version: (.+)$", re.MULTILINE)
 
 
 def deciding_files(folder: Path) -> list[str]:
-    """Return the relative paths of the program files in `folder` that may affect rows."""
+    """Return the relative paths of the program's files in `folder` that may affect rows."""
     names = []
     for at, folders, files in os.walk(folder):
         inside = f"{at}{os.sep}"[len(str(folder)) + 1 :].replace(os.sep, "/")
@@ -84,12 +84,11 @@ _WITHOUT_EFFECT: Final = (
     *("transcript/check.py", "transcript/redact.py", "transcript/remote.py"),
     *("store/remote_copy.py", "store/remote_folder.py", "store/plain_files.py"),
 )
-"""Modules that do not affect rows, because they write transcripts, read stores or distribute
-work."""
+"""Modules that do not affect rows: they write transcripts, read stores or distribute work."""
 
 
 def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -> str | None:
-    """Return why a run with provenance `made` cannot reuse a store's rows; None if it can."""
+    """Return why a run with provenance `made` cannot reuse a store's rows, or None if it can."""
     if manifest.get("code") != made.code:
         return "another version of mcptally, or of a package that it judges with, made it"
     if manifest.get("rules") != made.rules:
@@ -104,7 +103,7 @@ def reuse_blocker(folder: Path, manifest: Mapping[str, Any], made: Provenance) -
 
 
 def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
-    """Return the names of a store's live files that are missing, or changed after writing."""
+    """Return the names of a store's live files that are missing or were changed after writing."""
     return sorted(
         name
         for name, part in manifest["parts"].items()
@@ -113,7 +112,7 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
 
 
 def refuse_damaged(names: Iterable[str]) -> None:
-    """Raise an error if one of `names` is a store with a file that does not have its digest.
+    """Check that no file of a store differs from its digest; skip `names` that are not stores.
 
     Raises:
         StoreError: a store's file is damaged; the message names it and says what to do.

@@ -16,12 +16,12 @@ from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
 
 Progress = Callable[[int, int], None]
-"""Called with the number of bytes done and the total. Every file counts twice, for gathering and
-finishing."""
+"""A function that is called with the number of bytes done and the total. Every file counts twice:
+for gathering and for finishing."""
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings shared by all steps of a run."""
+    """The settings that all steps of a run share."""
 
     store: Path
     work: Path
@@ -29,21 +29,21 @@ class Settings(msgspec.Struct, frozen=True):
     judging: ScoringRules
     payloads: bool
     partition_bytes: int
-    """Bytes of transcript per partition."""
+    """Number of transcript bytes per partition."""
     selection: Selection = EVERYTHING
     progress: Progress = lambda *_: None
     warn: Callable[[str], None] = lambda _: None
 
 
 class Gathered(msgspec.Struct, frozen=True):
-    """A partition gathered by a worker."""
+    """A partition that a worker has gathered, and the worker's report."""
 
     partition: Partition
     report: GatherReport
 
 
 def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) -> list[Path]:
-    """Return the files that are new or whose rows are not reused."""
+    """Return the files that are new, or whose rows are not reused."""
     if earlier is None:
         return list(named.values())
     new = named.keys() - earlier.sources.keys()
@@ -51,7 +51,7 @@ def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) ->
 
 
 def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[Group]:
-    """Return the files of each partition, within the limits of this run."""
+    """Divide files into partitions within the limits of this run; return the files of each."""
     return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
 
 
@@ -65,10 +65,11 @@ def gather_with_dependents(
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
     """Gather groups of files, and then the files whose rows depend on them.
 
-    Returns all gathered partitions, the earlier stores without the rows of the gathered files, and
-    the archive's resulting facts.
+    Returns:
+        All gathered partitions, the earlier stores without the rows of the gathered files, and the
+        facts about the archive that result.
     """
-    # Lower numbers are for parts that are carried over.
+    # Parts that are carried over have lower numbers.
     first = len(earlier.parts) + 1 if earlier else 0
     gathered: list[Gathered] = []
     while True:
@@ -91,7 +92,11 @@ def _gather(
     before: Sequence[Gathered],
     first: int,
 ) -> list[Gathered]:
-    """Gather groups of files as partitions, numbered after `before`, or else from `first`."""
+    """Gather groups of files as partitions.
+
+    The first partition gets the number after the last one in `before` or, if there is none,
+    `first`.
+    """
     first = max((each.partition.number + 1 for each in before), default=first)
     chunk = bytes_in_slice(settings.partition_bytes)
     partitions = [
@@ -112,7 +117,7 @@ def _gather(
 
 
 def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> list[Gathered]:
-    """Gather partitions that share a recording again, as one partition; return all partitions.
+    """Gather again, as one partition, partitions that share a recording; return all partitions.
 
     A file may contain several recordings, but the plan only knows the first recording of a file, so
     it cannot put all files that share a recording into one partition.
@@ -143,9 +148,9 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
-    """Return groups of partition numbers that share recordings, directly or indirectly."""
+    """Return groups of numbers of partitions that share recordings, directly or indirectly."""
     # Count hashes, which takes a sixth of the memory of grouping ids; each partition lists an id
-    # once.
+    # only once.
     hashes = [each.report.recordings.hash() for each in partitions.values()]
     every = pl.concat([pl.Series(dtype=pl.UInt64), *hashes], rechunk=True)
     if every.n_unique() == every.len():
@@ -184,8 +189,8 @@ def _without_dependents(
 ) -> tuple[EarlierStores, ArchiveContext | None]:
     """Exclude the rows of earlier stores that depend on gathered partitions.
 
-    Returns the stores without these rows, and the archive's facts. The facts are None if a gathered
-    recording still has rows in the stores: its other files must be gathered first.
+    Returns the stores without these rows, and the facts about the archive. The facts are None if a
+    gathered recording still has rows in the stores: its other files must be gathered first.
     """
     none = pl.Series("recording", dtype=pl.String)
     recordings = pl.concat([none, *(each.report.recordings for each in gathered)])
@@ -199,19 +204,19 @@ def _without_dependents(
 
 
 def affected_servers(gathered: Sequence[Gathered], earlier: EarlierStores) -> set[str | None]:
-    """Return the servers whose facts differ between this run and the earlier stores."""
+    """Return the servers about which the facts differ between this run and the earlier stores."""
     return {name for each in gathered for name in each.report.servers} | earlier.changed_servers()
 
 
 def stored_summaries(work: Path, numbers: Iterable[int]) -> StoredSummaries:
-    """Return the summaries that workers wrote for the partitions with these numbers."""
+    """Return the summaries that workers have stored for the partitions with these numbers."""
     return StoredSummaries(work / SUMMARIES, [f"{number:06d}" for number in numbers])
 
 
 def _archive_context(
     settings: Settings, gathered: Sequence[Gathered], earlier: EarlierStores | None
 ) -> ArchiveContext:
-    """Return the archive's facts about all tools and about the servers that this run affects."""
+    """Return the archive's facts about all tools, and about the servers that this run affects."""
     numbers = sorted(each.partition.number for each in gathered)
     summaries = [stored_summaries(settings.work, numbers)]
     if earlier is not None:

@@ -28,52 +28,54 @@ from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
 
 IN_MEMORY: Final = 1_000_000
-"""Maximum number of recording places kept in memory, at about 150 bytes each. More places are
-read whenever they are needed."""
+"""Maximum number of recording places in memory, at about 150 bytes each. If there are more, they
+are read whenever they are needed."""
 
 
 class Part(NamedTuple):
-    """A part of an earlier store: one file per table."""
+    """A part of an earlier store, with one file per table."""
 
     store: int
-    """Number of the store."""
+    """Index of the store in `EarlierStores.folders`."""
     name: str
 
 
 class EarlierStores(msgspec.Struct, frozen=True):
     """Stores of earlier runs, and which of their rows are reused.
 
-    If a recording is in several stores, its rows come from the first store.
+    If several stores contain a recording, its rows come from the first of them.
     """
 
     folders: Sequence[Path]
     manifests: Sequence[Mapping[str, Any]]
-    """The contents of the stores' `store.json` files."""
+    """The contents of the stores' `store.json` files, in the same order."""
     sources: Mapping[str, SourceFile]
-    """The files of their archives by name, in their state when scored."""
+    """Maps the names of the files in the stores' archives to their state when they were scored."""
     parts: Sequence[Part]
     places: "Places"
-    """`RecordingPlaces`: the part with a recording's rows, and the files with its events."""
+    """For each recording, the part with its rows, and the files with its events
+    (`RecordingPlaces`)."""
     file_places: pl.DataFrame
-    """`FilePlaces`: for each file, the part with the file's own findings (about no recording)."""
+    """For each file, the part with its own findings, which are about no recording (`FilePlaces`).
+    """
     as_scored: frozenset[str]
-    """Recordings that should be scored again but cannot be scored, because a file is
-    unavailable."""
+    """Recordings that should be scored again but cannot be, because a file is unavailable."""
     conflicting: frozenset[str] = frozenset()
-    """Recordings whose files differ between the stores and are partly unavailable."""
+    """Recordings whose files differ between the stores, and are partly unavailable."""
     rescored: frozenset[str] = frozenset()
-    """Files whose rows are not reused. Of the files that share a recording, either all or none are
-    included."""
+    """Files whose rows are not reused: of the files that share a recording, either all or none."""
     unavailable: frozenset[str] = frozenset()
-    """Files that are gone or changed and cannot be scored again; their rows are kept."""
+    """Files that are gone or changed, and so cannot be scored again; their rows are kept."""
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
-    """`ExcludedRecordings`: for each store, recordings whose rows are taken from another store."""
+    """For each store, the recordings whose rows are taken from another store
+    (`ExcludedRecordings`)."""
     excluded_files: pl.DataFrame = msgspec.field(default_factory=ExcludedFiles.empty)
-    """`ExcludedFiles`: for each store, the files whose own findings come from another store."""
+    """For each store, the files whose own findings are taken from another store (`ExcludedFiles`).
+    """
 
     @classmethod
     def read(cls, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Self:
-        """Return the stores in these folders, with nothing excluded."""
+        """Open the stores in these folders; none of their rows is excluded yet."""
         sources: dict[str, SourceFile] = {}
         for manifest in manifests:
             for source in manifest["archive"]:
@@ -95,13 +97,13 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def file(self, part: Part, table: str) -> Path:
-        """Return a part's file in a table's folder."""
+        """Return the path of a part's file in the folder of a table."""
         return self.folders[part.store] / table / f"{part.name}.parquet"
 
     # --- which rows are reused ---
 
     def without(self, files: Iterable[str]) -> Self:
-        """Return these stores without the rows of `files` and of files that share their recordings.
+        """Return these stores without the rows of `files`, and of files that share recordings.
 
         Rows of unavailable files, and of all files connected with them, are kept; their recordings
         are added to `as_scored`.
@@ -148,7 +150,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def excluding(self, store: int, recordings: Iterable[str]) -> Self:
-        """Return a copy of these stores without the rows of the given recordings in one store."""
+        """Return these stores without the rows that one of them has for the given recordings."""
         names = pl.DataFrame({"recording": list(recordings)}, schema={"recording": pl.String})
         rows = ExcludedRecordings.select(names.with_columns(store=pl.lit(store, pl.Int64)))
         return msgspec.structs.replace(
@@ -156,7 +158,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def _connected(self, files: set[str]) -> set[str]:
-        """Return these files and every file that shares recordings with them, even indirectly."""
+        """Return `files` and all files that share recordings with them, directly or indirectly."""
         found, new = set(files), set(files)
         while new:
             here = RecordingPlaces.file.col.is_in(list(new))
@@ -168,32 +170,32 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what is in the stores ---
 
     def recordings_of(self, files: Iterable[str]) -> set[str]:
-        """Return the recordings that have events in these files."""
+        """Return the recordings that have events in any of these files."""
         rows = self.places.all().filter(RecordingPlaces.file.col.is_in(list(files)))
         return set(rows.select("recording").collect().to_series())
 
     def files_of(self, recordings: Iterable[str] | pl.Series) -> set[str]:
-        """Return the files that have reused rows of these recordings."""
+        """Return the files that contain reused rows of any of these recordings."""
         ids = recordings if isinstance(recordings, pl.Series) else list(recordings)
         names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return the files whose rows are kept, among `files` and the unavailable files."""
+        """Return those of `files`, and of the unavailable files, whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
-        """Return the `places` whose file is not scored again and whose recording is kept."""
+        """Keep the `places` whose file is not scored again and whose recording is reused."""
         return places.filter(~self.is_rescored()).join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )
 
     def is_rescored(self) -> pl.Expr:
-        """Return an expression that is true if the rows of `file` are not reused."""
+        """Return an expression: whether the rows of `file` are not reused."""
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Return the servers for which no old store has the same facts as the new store.
+        """Return the servers about which no earlier store has the facts of the new store.
 
         These are the servers of recordings that are not reused, and servers that occur in several
         stores.
@@ -213,7 +215,10 @@ class EarlierStores(msgspec.Struct, frozen=True):
     # --- what reused rows depend on ---
 
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
-        """Return the summaries of reused recordings; facts stored by server only for `servers`."""
+        """Return the summaries of reused recordings.
+
+        Kinds of facts that are stored by server are restricted to `servers`.
+        """
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [
             StoredSummaries(
@@ -226,12 +231,12 @@ class EarlierStores(msgspec.Struct, frozen=True):
         ]
 
     def _reused_recordings(self, store: int, parts: Iterable[str]) -> pl.DataFrame:
-        """Return the recordings whose rows in some parts of a store are reused."""
+        """Return the recordings whose rows in the given parts of a store are reused."""
         places = self.places.of([Part(store, name) for name in parts])
         return self.reused(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
-        """Return the store's findings about definitions of servers that are not in `changed`.
+        """Return the store's findings about definitions, except those of the servers `changed`.
 
         Returns None if there are several stores, because each store only has findings about its own
         listings.
@@ -257,7 +262,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def affected_recordings(
         self, now: ArchiveContext, servers: Iterable[str | None], spool: Path
     ) -> set[str]:
-        """Return the recordings whose rows would change with the archive's current facts.
+        """Return the recordings whose rows would change, given the archive's current facts.
 
         Args:
             now: the archive's facts about these servers.
@@ -274,7 +279,10 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """Return the store in a folder, or why its rows cannot be reused; None without a store."""
+    """Open the store in a folder, if its rows can be reused.
+
+    Returns why they cannot be reused otherwise, or None if there is no store.
+    """
     if not (folder / MANIFEST).exists():
         return None
     try:
@@ -285,7 +293,7 @@ def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
 
 
 class Places:
-    """`RecordingPlaces` of the parts of some stores, in memory or read when needed."""
+    """The `RecordingPlaces` of some stores' parts, either in memory or read when needed."""
 
     def __init__(
         self, folders: Sequence[Path], parts: Sequence[Part], in_memory: pl.DataFrame | None
@@ -296,7 +304,7 @@ class Places:
 
     @classmethod
     def read(cls, folders: Sequence[Path], parts: Sequence[Part]) -> Self:
-        """Return `RecordingPlaces` of all parts, in memory if there are up to `IN_MEMORY` rows."""
+        """Read the places in all parts; keep them in memory if there are at most `IN_MEMORY`."""
         found = cls(folders, parts, None)
         frames, rows = [RecordingPlaces.empty()], 0
         for part in parts:
@@ -307,11 +315,11 @@ class Places:
         return cls(folders, parts, pl.concat(frames))
 
     def all(self) -> pl.LazyFrame:
-        """Return `RecordingPlaces` of all parts."""
+        """Return the `RecordingPlaces` of all parts."""
         return self.of(self.parts) if self.in_memory is None else self.in_memory.lazy()
 
     def of(self, parts: Sequence[Part]) -> pl.LazyFrame:
-        """Return `RecordingPlaces` of some parts."""
+        """Return the `RecordingPlaces` of the given parts."""
         if self.in_memory is not None:
             chosen = pl.LazyFrame(parts, schema=["store", "part"], orient="row")
             return self.in_memory.lazy().join(chosen, on=["store", "part"], how="semi")
@@ -329,13 +337,13 @@ class Places:
 
 
 def _files(places: pl.LazyFrame, recordings: pl.DataFrame) -> pl.Series:
-    """Return the files of these recordings among `places`."""
+    """Return the files in which `places` locates any of these recordings."""
     found = places.join(recordings.lazy(), on="recording", how="semi")
     return found.select("file").unique().collect().to_series()
 
 
 def _file_places(folders: Sequence[Path], parts: Sequence[Part]) -> pl.DataFrame:
-    """Return the `FilePlaces` of the parts of some stores."""
+    """Return the `FilePlaces` for the parts of the given stores."""
     files = [FilePlaces.empty()]
     for part in parts:
         path = folders[part.store] / Findings.name / f"{part.name}.parquet"

@@ -1,4 +1,4 @@
-"""Finds the recordings that must be scored again because the facts of the archive changed.
+"""Finds the recordings that must be scored again because facts about the archive changed.
 
 The `Needs` of a recording are the facts on which its rows depend. For each need, the archive's
 earlier and current facts are compared with the precision with which the rules use them.
@@ -23,7 +23,7 @@ from mcptally.verdict.hidden_errors import usually_json
 def stale_recordings(
     summaries: StoredSummaries, before: ArchiveContext, now: ArchiveContext
 ) -> Iterator[pl.DataFrame]:
-    """Yield, for each kind of fact, the recordings whose rows would change (column `recording`)."""
+    """Yield a frame for each kind of fact: the recordings whose rows would change (`recording`)."""
     needs, forms, combinations = map(summaries.read, (NEEDS, "forms", "combinations"))
     if needs.height:
         none = pl.Series(dtype=pl.String)
@@ -63,7 +63,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """Return each need's evidence from other calls, rounded to the precision that rules use."""
+    """Return the evidence from other calls for each need, as precisely as rules use it."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",
@@ -91,7 +91,7 @@ def _definitions(unlisted: pl.DataFrame, listed: pl.DataFrame) -> pl.Series:
 def _changed_validations(
     needs: pl.DataFrame, before: pl.DataFrame, now: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return the needs of calls whose validations differ between two archive summaries."""
+    """Return the needs of calls for which two archive summaries contain different validations."""
     names = PREDICTION_COLUMNS
     both = (before.select(names), now.select(names))
     changed = pl.concat(

@@ -1,7 +1,7 @@
-"""Implements the two steps that score a partition (a set of files with whole recordings).
+"""Implements the two steps that score a partition, which is a set of files with whole recordings.
 
-    gather: files → calls, messages, findings, recordings, summary (needs only these files)
-    finish: gathered partition + excerpt of the archive → tables (content of the store)
+gather: files → calls, messages, findings, recordings, summary (needs only these files) finish:
+gathered partition + excerpt of the archive → tables (content of the store)
 
 Both steps depend only on their arguments, so one process, several processes and a cluster give the
 same tables.
@@ -83,30 +83,30 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 
 
 class GatheredPartition(msgspec.Struct, frozen=True):
-    """The result of `gather`, from which `finish` makes the tables."""
+    """A gathered partition: the result of `gather`, from which `finish` computes the tables."""
 
     calls: pl.DataFrame
-    """`GatheredCalls`."""
+    """The `GatheredCalls` table."""
     messages: pl.DataFrame
-    """`GatheredMessages`."""
+    """The `GatheredMessages` table."""
     findings: pl.DataFrame
-    """`Findings` that depend only on the partition."""
+    """The `Findings` that depend only on the partition."""
     recordings: pl.DataFrame
-    """`GatheredRecordings`."""
+    """The `GatheredRecordings` table."""
     summary: PartitionSummary
     left_out: int = 0
-    """Number of calls in its recordings that are not selected."""
+    """Number of unselected calls in the partition's recordings."""
 
 
 class GatheredSlices(NamedTuple):
-    """The gathered slices of a partition, and the digests and read errors of its files."""
+    """The gathered slices of a partition, with the digests and read errors of its files."""
 
     several: bool
     parts: Iterator[GatheredPartition]
     digests: Digests
-    """Digests of the files that were read to their end."""
+    """Digests of the files that were read completely."""
     tallies: list[ReadTally]
-    """For each file, how much of it could not be read."""
+    """For each file, how much of it was read, and how much could not be read."""
 
 
 def gather(
@@ -126,9 +126,14 @@ def gather_slices(
     slicing: Slicing | None = None,
     span: Span | None = None,
 ) -> GatheredSlices:
-    """Gather like `gather`, but in slices of whole recordings if there are many events.
+    """Gather files like `gather`, but in slices of whole recordings if there are many events.
 
-    With a `span`, `files` is a single file, and only the span is read.
+    Args:
+        files: files that share recordings, or a single file.
+        names: names for the files in tables and findings.
+        selection: the calls to keep.
+        slicing: when to slice and where to store the slices; None means a single slice.
+        span: the part of a single file to read; None means all of it.
     """
     slices = decode_slices(files, names, slicing, span)
     gathered = functools.partial(_gather_next, slices.events, files, names, selection)
@@ -139,8 +144,8 @@ def gather_slices(
 def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
-    """Gather the next slice; return None after the last."""
-    # Do not pass the events as an argument, because the caller would keep them in memory until the
+    """Gather the next slice; return None after the last slice."""
+    # Don't pass the events as an argument, because the caller would keep them in memory until the
     # end.
     events = next(slices, None)
     if events is None:
@@ -184,7 +189,7 @@ def _gather_next(
 
 
 def _of_calls(rows: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the findings in `rows` about these calls, their recordings, or whole files."""
+    """Return the findings about these calls, about their recordings, or about whole files."""
     call_ids = calls.get_column(GatheredCalls.call_id.name)
     recordings = calls.get_column(GatheredCalls.recording.name).unique()
     about_call, recording = Findings.call_id.col.is_not_null(), Findings.recording.col
@@ -215,7 +220,7 @@ def finish(
     *,
     payloads: bool = True,
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the tables of one partition, except `Tools`, which covers the archive (`tools`).
+    """Compute the tables of one partition, except `Tools`, which covers the archive (`tools`).
 
     Args:
         part: the gathered partition.
@@ -284,19 +289,19 @@ def finish(
 
 
 def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
-    """Return the `Scored` rows for `Judged` calls."""
+    """Add seed scores, attempts, normalised errors and validations: `Judged` becomes `Scored`."""
     calls = link_attempts(add_seed_scores(calls, archive.definitions))
     calls = calls.hstack(normalise_errors(calls))
     return Scored.select(with_validations(calls, archive.validations))
 
 
 class KnownLint(NamedTuple):
-    """An earlier run's findings about definitions (`lint_definitions`)."""
+    """Findings of an earlier run about definitions (`lint_definitions`)."""
 
     findings: pl.DataFrame
-    """The findings about definitions of unchanged servers."""
+    """The findings about definitions that unchanged servers list."""
     servers: pl.DataFrame
-    """The servers that changed (column `server`)."""
+    """The servers whose listings changed (column `server`)."""
 
 
 @with_raised_recursion_limit
@@ -305,12 +310,12 @@ def tools(
     seen: pl.DataFrame | None = None,
     known: KnownLint | None = None,
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the `tools` table of the whole archive, and the findings about definitions.
+    """Build the `tools` table of the whole archive, and return it with findings about definitions.
 
     Args:
         archive: facts from all partitions, including at least the `relevant_listings`.
         seen: `ListingCounts` of all listings, if `archive` does not have all of them.
-        known: an earlier run's findings about unchanged servers, whose definitions are not checked
+        known: findings of an earlier run about unchanged servers, whose definitions are not checked
             again.
     """
     seen = count_listings(archive.listed) if seen is None else seen
@@ -340,7 +345,7 @@ _CALL_TIMES: Final = {
     Calls.answered_at: GatheredCalls.reply_ns,
     Calls.cancelled_at: GatheredCalls.cancelled_ns,
 }
-"""Maps columns of `calls` to gathered columns."""
+"""Maps time columns of `calls` to the gathered columns with nanoseconds."""
 
 _INPUT_TIMES: Final = {
     InputRequests.asked_at: RequestedInputs.asked_ns,
@@ -349,9 +354,13 @@ _INPUT_TIMES: Final = {
 
 
 def _times(columns: Mapping[Column, Column]) -> list[pl.Expr]:
-    """Return expressions that convert columns of nanoseconds to columns of timestamps."""
+    """Return expressions that convert columns of nanoseconds to columns of timestamps.
+
+    Args:
+        columns: maps each column of timestamps to its column of nanoseconds.
+    """
     return [
-        # The time is 0 for imported events whose source has no times.
+        # The time is 0 in imported events if their source had no times.
         pl.from_epoch(pl.when(source.col > 0).then(source.col), time_unit="ns")
         .cast(TIME)
         .alias(column.name)
@@ -365,14 +374,14 @@ def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
 
 
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Return the frame with file numbers replaced by file names."""
+    """Replace the file indexes in a frame by file names."""
     return frame.with_columns(file=names[frame.get_column(Event.file.name)])
 
 
 def _recordings(
     events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
-    """Return one row per recording: the columns of `GatheredRecordings`, and some others."""
+    """Return one row per recording, with the columns of `GatheredRecordings` and some others."""
     frames = {
         "messages": events.messages,
         "raws": events.raws,
@@ -383,7 +392,7 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
-    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0 for an imported event without a time
+    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0: an imported event without a time
     kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
     every = (
         pl.concat([frame[envelope] for frame in frames.values()])

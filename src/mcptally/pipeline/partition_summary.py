@@ -30,22 +30,23 @@ from mcptally.verdict import evidence
 
 
 class PartitionSummary(msgspec.Struct, frozen=True):
-    """Facts about servers and tools, from a partition, or as an excerpt from the whole archive."""
+    """Facts about servers and tools: from a partition, or an excerpt from the whole archive."""
 
     listed: pl.DataFrame
-    """`Listings`; in an excerpt `Timeline`."""
+    """`Listings`; in an excerpt, `Timeline`."""
     definitions: pl.DataFrame
-    """`Definitions`."""
+    """The `Definitions` of the tools."""
     combinations: pl.DataFrame
-    """`ArgumentCombinations`; in an excerpt summed over recordings."""
+    """`ArgumentCombinations`; in an excerpt, summed over recordings."""
     validations: pl.DataFrame
-    """`DryRuns`; in an excerpt only its `PREDICTION_COLUMNS`."""
+    """`DryRuns`; in an excerpt, only its `PREDICTION_COLUMNS`."""
     shapes: pl.DataFrame
-    """`ErrorForms`; in an excerpt summed over recordings."""
+    """`ErrorForms`; in an excerpt, summed over recordings."""
     minutes: pl.DataFrame
-    """`CallsByMinute`; in an excerpt summed over recordings, of tools that worked at least once."""
+    """`CallsByMinute`; in an excerpt, summed over recordings, for tools that worked at least once.
+    """
     forms: pl.DataFrame
-    """`ResultForms`; in an excerpt summed over recordings."""
+    """`ResultForms`; in an excerpt, summed over recordings."""
 
 
 COUNTS: Final = {
@@ -54,10 +55,10 @@ COUNTS: Final = {
     "minutes": ("calls", "failed"),
     "forms": ("seen", "json", "all", "failed", *FORM_COUNTS),
 }
-"""Maps the kinds of facts that are counts to the columns that can be summed over recordings."""
+"""Maps kinds of facts that are counts to the columns that can be summed over recordings."""
 
 NEEDS: Final = "needs"
-"""The kind of `Needs` rows, which are dependencies of calls rather than facts."""
+"""The kind of the `Needs` rows, which are not facts but say on which facts calls depend."""
 
 SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
     {
@@ -71,20 +72,26 @@ SUMMARY_TABLES: Final[Mapping[str, type[StageTable]]] = MappingProxyType(
         NEEDS: Needs,
     }
 )
-"""Maps each kind of rows in a stored summary to its table. Each kind has a folder of files."""
+"""Maps each kind of rows in a stored summary to its table. Each kind has its own folder of files.
+"""
 
 KINDS: Final = tuple(SUMMARY_TABLES)
 
 
 def summed(frames: Sequence[pl.DataFrame], counts: Sequence[str]) -> pl.DataFrame:
-    """Return the columns `counts` summed over recordings."""
+    """Sum the columns `counts` over recordings."""
     keys = [name for name in frames[0].columns if name not in ("recording", *counts)]
     every = pl.concat([frame[[*keys, *counts]] for frame in frames])
     return every.group_by(keys).agg(pl.col(counts).sum())
 
 
 def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
-    """Return the `Needs` of calls, given the `Listings` of their partition."""
+    """Return the `Needs` of calls.
+
+    Args:
+        calls: the calls of a partition.
+        listed: the `Listings` of the partition.
+    """
     is_tool = (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
     own = listed.lazy().select("session", "tool", own=pl.lit(value=True)).unique()
     rows = (
@@ -104,7 +111,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def summary_frames(summary: PartitionSummary, calls: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Return the partition summary that is stored for this and later runs, as rows by kind."""
+    """Map each kind of rows to the rows that are stored as the partition's summary."""
     frames = {kind: getattr(summary, kind) for kind in KINDS if kind != NEEDS}
     # Arguments may contain secrets, so only their digest is stored.
     hidden = summary.validations

@@ -1,4 +1,4 @@
-"""Plans a run: divides files into partitions, keeping all segments of a recording together."""
+"""Plans a run: divides files into partitions that keep all segments of a recording together."""
 
 import concurrent.futures
 import functools
@@ -25,35 +25,40 @@ from mcptally.transcript.files import (
 from mcptally.transcript.spans import spans_of
 
 PARTITION: Final = 160 << 20
-"""Maximum bytes of transcript per partition, unless files that share a recording are larger."""
+"""Maximum size of a partition in bytes of transcript, unless files that share a recording are
+larger."""
 
 SINGLE_PROCESS: Final = 240 << 20
-"""Maximum bytes of transcript per partition for a single process, which may use more memory. Every
-partition adds a third of a second, regardless of its size."""
+"""Maximum size of a partition in bytes of transcript for a single process, which may use more
+memory. Every partition takes an additional third of a second, regardless of its size."""
 
 WORTHWHILE: Final = 16 << 20
-"""Minimum bytes of transcript for each of several processes."""
+"""Minimum amount of work, in bytes of transcript, for each of several processes."""
 
 ONE_PROCESS: Final = 96 << 20
 """Bytes of transcript below which one process is faster than two: starting a second process and
 compiling its rules takes as long as scoring 45 MB of transcript."""
 
 _USUAL_EXPANSION: Final = 8
-"""Minimum expansion assumed for a compressed transcript. Real transcripts expand 5 to 10 times, or
-40 times if calls repeat."""
+"""Factor by which a compressed transcript is assumed to expand at least. Real transcripts expand 5
+to 10 times, or 40 times if calls repeat."""
 
 _SMALL: Final = 1 << 14
-"""Size of a compressed file below which its expansion is not measured."""
+"""Size in bytes of a compressed file below which its expansion is not measured."""
 
 _HEAD_LIMIT: Final = 1 << 16
-"""Bytes read to find a file's first event; an `open` event is far smaller."""
+"""Number of bytes that are read to find a file's first event; an `open` event is far smaller."""
 
 _AT_A_TIME: Final = 16
-"""Number of remote files whose first bytes are read concurrently."""
+"""Number of remote files whose beginnings are read concurrently."""
 
 
 def default_partition_bytes(jobs: int) -> int:
-    """Return the default partition limit in bytes of transcript, for `jobs` processes."""
+    """Return the default size limit of a partition in bytes of transcript.
+
+    Args:
+        jobs: number of processes.
+    """
     return SINGLE_PROCESS if jobs == 1 else PARTITION
 
 
@@ -66,7 +71,7 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
 
     Args:
         files: the files to score.
-        limit: the limit in bytes of transcript.
+        limit: the size limit of a partition in bytes of transcript.
         jobs: number of processes.
     """
     larger = limit + limit // 2
@@ -81,13 +86,13 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
 
 
 def bytes_in_memory(limit: int) -> int:
-    """Return the bytes of transcript that all processes keep in memory as gathered partitions.
+    """Return how many bytes of transcript all processes may keep in memory as gathered partitions.
 
     Further partitions wait on disk. A gathered partition takes twice the bytes of its transcript,
     which `BYTES_PER_TRANSCRIPT_BYTE` includes.
 
     Args:
-        limit: the limit of a partition in bytes of transcript.
+        limit: the size limit of a partition in bytes of transcript.
     """
     return limit * 4 // 5
 
@@ -99,20 +104,24 @@ def bytes_in_slice(limit: int) -> int:
     more memory than planned.
 
     Args:
-        limit: the limit of a partition in bytes of transcript.
+        limit: the size limit of a partition in bytes of transcript.
     """
     return max(limit, WORTHWHILE) * BYTES_PER_TRANSCRIPT_BYTE
 
 
 def jobs_for_memory(memory: int, cores: int) -> int:
-    """Return the number of processes for which `memory` bytes suffice, at most one per core."""
+    """Return for how many processes `memory` bytes suffice, at most one process per core."""
     return max(
         1, min(cores, memory // (PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * WORTHWHILE))
     )
 
 
 def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
-    """Return the partition limit in bytes of transcript if `jobs` processes share `memory`.
+    """Return the size limit of a partition in bytes of transcript, if processes share the memory.
+
+    Args:
+        memory: the memory in bytes.
+        jobs: number of processes.
 
     Raises:
         UsageError: there is too little memory for this number of processes.
@@ -129,16 +138,16 @@ def partition_bytes_for_memory(memory: int, jobs: int = 1) -> int:
 
 
 class Group(NamedTuple):
-    """The files, or the part of a file, that form a partition."""
+    """The files, or the part of a file, that form one partition."""
 
     files: list[Path]
     size: int
-    """Approximate bytes of transcript."""
+    """Approximate size in bytes of transcript."""
     span: Span | None = None
 
 
 def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
-    """Return the files of each partition, about `limit` bytes of transcript each, largest first.
+    """Divide files into partitions of about `limit` bytes of transcript each, largest first.
 
     Files that begin with the same recording are its segments and stay in one partition. A file with
     several recordings is cut between them if it is larger than a partition. The number of
@@ -177,10 +186,15 @@ def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> lis
 
 
 def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
-    """Divide a file of `size` bytes into parts of about `target`; return [] if it stays whole.
+    """Divide a file into parts of about `target` bytes; return an empty list if it stays whole.
 
     Segments of one recording, remote files and compressed files (which cannot be read from the
     middle) are not divided.
+
+    Args:
+        files: the files of a group; only a single file is divided.
+        size: the group's size in bytes.
+        target: the wanted size of a part in bytes.
     """
     path = files[0]
     if (
@@ -201,9 +215,11 @@ def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
 def find_transcripts(
     paths: Iterable[str | Path], skipped: Callable[[SkippedFile], Any] = lambda _: None
 ) -> list[Path]:
-    """Return the transcript files at `paths`, on this machine (`discover`) or behind URLs.
+    """Find the transcript files at `paths`, on this machine (`discover`) or behind URLs.
 
-    `skipped` is called for each path in a folder that is named like a transcript but not read.
+    Args:
+        paths: files, folders, patterns or URLs.
+        skipped: called for each path in a folder that is named like a transcript but not read.
 
     Raises:
         UnreadableError: nothing can be read at a path or URL.
@@ -234,7 +250,7 @@ def transcript_bytes(path: Path) -> int:
 
 @functools.lru_cache(1 << 16)
 def _expansion(path: Path, size: int, mtime_ns: int) -> float:
-    """Return the expansion of a compressed file, at least `_USUAL_EXPANSION`."""
+    """Return the factor by which a compressed file expands, at least `_USUAL_EXPANSION`."""
     del size, mtime_ns  # the modification time is part of the cache's key
     try:
         measured = expansion_ratio(path)
@@ -244,7 +260,7 @@ def _expansion(path: Path, size: int, mtime_ns: int) -> float:
 
 
 def _first_recordings(files: Sequence[Path]) -> list[str | None]:
-    """Return the `first_recording` of each file; files behind URLs are read in parallel."""
+    """Return the `first_recording` of each file; read files behind URLs concurrently."""
     if not any(isinstance(path, remote.RemoteFile) for path in files):
         return [first_recording(path) for path in files]
     with concurrent.futures.ThreadPoolExecutor(_AT_A_TIME) as pool:
@@ -256,7 +272,7 @@ class _FirstEvent(msgspec.Struct):
 
 
 def first_recording(path: Path) -> str | None:
-    """Return the recording of a file's first event; None if the event cannot be read."""
+    """Return the recording to which a file's first event belongs; None if it cannot be read."""
     try:
         with open_stream(path) as stream:
             line, _, _ = stream.read(_HEAD_LIMIT).partition(b"\n")
@@ -273,7 +289,7 @@ def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
 
     Args:
         files: the files to score.
-        limit: the partition limit in bytes of transcript.
+        limit: the size limit of a partition in bytes of transcript.
     """
     sizes = {path: transcript_bytes(path) for path in files if not remote.is_remote(path)}
     if sum(sizes.values()) <= limit:
@@ -294,7 +310,7 @@ def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
 
 
 def _last_recording(path: Path) -> str | None:
-    """Return the recording of a file's last complete line; None if it cannot be read."""
+    """Return the recording to which a file's last complete line belongs; None if unreadable."""
     before = last = b""
     try:
         with open_stream(path) as stream:

@@ -1,4 +1,4 @@
-"""Scores an archive into a store: find, plan, gather, add dependents, finish, publish.
+"""Scores an archive into a store: finds, plans, gathers, adds dependents, finishes, publishes.
 
 Each step depends only on its arguments. If the store already exists, only changed files and the
 recordings that depend on them are scored; all other rows are carried over (`incremental`).
@@ -67,45 +67,46 @@ from mcptally.transcript.unread import Unread
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The result of a run."""
+    """What a run did, and what the new store contains."""
 
     out: str | Path
     files: int
-    """Number of files in the archive, read in this run or reused."""
+    """Number of files in the archive, whether read in this run or reused."""
     bytes: int
-    """The files' size on disk."""
+    """Total size of the files on disk."""
     rows: dict[str, int]
     """Number of rows in each table of the new store."""
     broken_lines: int
     """Number of findings of severity `error` about files, which report unreadable parts."""
     outcomes: dict[str, int]
-    """Calls by outcome."""
+    """Maps each outcome to its number of calls."""
     reused: int = 0
     """Number of files whose rows are from an earlier run."""
     in_full: str | None = None
-    """Why no row of the existing store could be reused."""
+    """Why no row of the existing store could be reused; None if rows were reused or there was no
+    store."""
     files_left_out: int = 0
-    """Number of files that were not decoded because they contain no selected call."""
+    """Number of files that were not decoded, because they contain no selected call."""
     calls_left_out: int = 0
-    """Number of unselected calls in the recordings of files read in this run."""
+    """Number of unselected calls in the recordings of the files read in this run."""
     unread: Unread | None = None
     """The parts of the archive that could not be read; None if everything was read."""
 
 
 class Build(msgspec.Struct, frozen=True):
-    """The content of a new store, written to the work folder or kept from earlier stores."""
+    """The content of a new store: parts in the work folder, and files that stay in place."""
 
     written: Written
     kept: Mapping[str, Mapping[str, Any]]
-    """Files that stay in the store, with their manifest entries."""
+    """Maps the names of files that stay in the store to their manifest entries."""
     sources: Sequence[SourceFile]
     """The files of the archive."""
     reused: int
     """The number of files that were not scored again."""
     as_scored: Sequence[str]
-    """Recordings that should have been scored again, but whose files are not available."""
+    """Recordings that should have been scored again, but whose files were not available."""
     left_out: int = 0
-    """Number of calls that are not selected."""
+    """Number of unselected calls in the recordings of the scored files."""
 
 
 def score(
@@ -212,7 +213,7 @@ def score(
 
 
 def _answers(file: Path) -> AppliedReviews:
-    """Return the valid answers in a file."""
+    """Read the valid review answers in a file; none if the file does not exist."""
     if not file.exists():
         return AppliedReviews()
     from mcptally.review.apply import counted  # noqa: PLC0415  (few archives are reviewed)
@@ -221,7 +222,7 @@ def _answers(file: Path) -> AppliedReviews:
 
 
 def _without_changed_answers(earlier: EarlierStores, now: AppliedReviews) -> EarlierStores:
-    """Return the earlier stores without rows that a reviewer's changed answer may affect."""
+    """Return the earlier stores without rows that a changed review answer may affect."""
     if not now and not any(each.get("reviews") for each in earlier.manifests):
         return earlier
     from mcptally.review.changes import changed_recordings  # noqa: PLC0415  (as above)
@@ -241,10 +242,14 @@ def build(
     *,
     skipped: Sequence[SkippedFile] = (),
 ) -> Build:
-    """Score the new files among `files`, and carry over the other rows of `earlier` stores.
+    """Score the new files among `files`, and carry over the other rows of earlier stores.
 
-    `earlier` excludes the rows of changed files. `skipped` are paths that were not read; each
-    becomes a finding.
+    Args:
+        settings: the settings of the run.
+        files: all files of the archive.
+        engine: the processes or cluster that do the work.
+        earlier: the earlier stores, without the rows of changed files.
+        skipped: paths that were not read; each becomes a finding.
     """
     named = {str(path): path for path in files}
     new = files_to_gather(named, earlier)
@@ -275,7 +280,7 @@ def build(
 
 
 def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
-    """Replace the store with the new one, and remove the previous store's files.
+    """Replace the existing store with the new one, and remove the existing store's files.
 
     Raises:
         UnreadableError: nothing could be read.
@@ -309,7 +314,7 @@ def publish(settings: Settings, built: Build, made: Provenance) -> Summary:
 
 
 def _refresh_views(store: Path) -> None:
-    """Write `mcptally.duckdb` again if the store has one that is outdated or was moved."""
+    """Write a store's `mcptally.duckdb` again, if there is one and it is outdated or was moved."""
     if (store / VIEWS).exists() and not views_are_current(store):
         from mcptally.analytics import duckdb_file  # noqa: PLC0415  (loads DuckDB)
 
@@ -317,7 +322,7 @@ def _refresh_views(store: Path) -> None:
 
 
 def _unchanged(store: Path, earlier: EarlierStores) -> Summary:
-    """Return the summary of a run that leaves the store unchanged."""
+    """Return the summary of a run that left the store unchanged."""
     written = count_rows(
         path
         for name, paths in live_files(store, earlier.manifests[0]).items()
@@ -345,7 +350,7 @@ def _carry_over(settings: Settings, earlier: EarlierStores | None) -> CarriedOve
 def _finish(
     settings: Settings, pool: WorkerPool, gathered: Sequence[Gathered], context: ArchiveContext
 ) -> Iterator[Written]:
-    """Finish the gathered partitions; yield the row counts of each."""
+    """Finish the gathered partitions; yield the row counts of each when it is finished."""
 
     def context_of(number: int) -> PartitionSummary:
         summaries = stored_summaries(settings.work, [number])
@@ -368,7 +373,7 @@ def _write_archive_tables(
     skipped: Sequence[SkippedFile],
     known: KnownLint | None,
 ) -> Written:
-    """Write the `tools` table, findings about definitions, and findings about skipped paths."""
+    """Write the `tools` table, and the findings about definitions and about skipped paths."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     written = tools(context.summary(), context.sightings.rows, known)
     for table, frame in written.items():
@@ -384,7 +389,7 @@ def _write_archive_tables(
 
 
 def _total(written: Iterable[Written]) -> Written:
-    """Return the sum of several `Written` counts."""
+    """Sum several `Written` counts."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0
@@ -400,7 +405,7 @@ def _total(written: Iterable[Written]) -> Written:
 def _sources(
     gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Iterable[str]
 ) -> list[SourceFile]:
-    """Return the archive's gathered and reused files, sorted."""
+    """Return the records of the archive's gathered and reused files, sorted."""
     sources: dict[str, SourceFile] = {}
     for each in gathered:
         span = each.partition.span
@@ -414,13 +419,13 @@ def _sources(
 
 
 def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:
-    """Return the message for an archive without selected calls."""
+    """Return the error message for an archive without selected calls."""
     known = f"; servers in the archive: {', '.join(sorted(servers)[:20])}" if servers else ""
     return f"no call in the archive matches: {selection.in_words()}{known}"
 
 
 def _nothing_readable(work: Path, files: Sequence[str]) -> str:
-    """Return the message for files without events: the first findings of up to five files."""
+    """Return the error message for files without events: the first findings of up to five files."""
     findings = pl.read_parquet(sorted((work / Findings.name).glob("*.parquet")), glob=False)
     first = findings.unique("file", keep="first", maintain_order=True).head(5)
     faults = [

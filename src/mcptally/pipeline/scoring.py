@@ -1,4 +1,4 @@
-"""Judges calls: scenario, hidden errors, verdict, tokens and error template."""
+"""Judges calls: determines scenario, hidden errors, verdict, tokens and error template."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from mcptally.verdict.rule_set import RuleSet
 
 
 class ScoringRules(msgspec.Struct, frozen=True):
-    """The rules in force, and a user's scenarios and reviews."""
+    """The rules in force, and the user's scenarios and reviews."""
 
     rules: RuleSet = msgspec.field(default_factory=RuleSet)
     given: tuple[ScenarioEntry, ...] = ()
@@ -28,7 +28,7 @@ class ScoringRules(msgspec.Struct, frozen=True):
     def of(
         cls, *, rules: str | Path | None = None, scenarios: str | Path | None = None
     ) -> "ScoringRules":
-        """Return the shipped rules with a user's changes, and the user's scenarios.
+        """Load the shipped rules with the user's changes, and the user's scenarios.
 
         Raises:
             RuleError: the rule file cannot be read, a row is incomplete, or a rule contradicts its
@@ -42,7 +42,7 @@ class ScoringRules(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Return 16 hex digits that change with the rules and the scenarios.
+        """Return 16 hex digits that change whenever the rules or the scenarios change.
 
         The digest does not include reviewers' answers: a changed answer changes few rows, so a run
         compares answers separately.
@@ -56,7 +56,7 @@ def judge_calls(
     combinations: pl.DataFrame,
     judging: ScoringRules,
 ) -> pl.DataFrame:
-    """Return `Judged`: the calls with scenario, final outcome, and verdict by rule or reviewer.
+    """Judge calls: add scenario, final outcome, and a verdict by rule or reviewer (`Judged`).
 
     Args:
         calls: `Evidenced`.
@@ -95,7 +95,7 @@ def judge_calls(
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
-    """Return `calls` with the outcome `hidden_error` for results whose text reports a failure."""
+    """Set the outcome `hidden_error` for successful results whose text reports a failure."""
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),

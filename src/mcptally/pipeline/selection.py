@@ -30,16 +30,16 @@ _TIME: Final = re.compile(rb'"ts_ns"\s*:\s*(\d{1,19})')
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The part of an archive that is scored; by default, all of it."""
+    """The part of an archive that is scored; by default, the whole archive."""
 
     servers: tuple[str, ...] = ()
-    """Labels of servers; empty for all."""
+    """Labels of the selected servers; empty for all servers."""
     tools: tuple[str, ...] = ()
     """Names of the tools whose calls are selected; empty for all tools and methods."""
     since: datetime.datetime | None = None
-    """Only calls made at or after this time."""
+    """Only calls made at or after this time are selected."""
     until: datetime.datetime | None = None
-    """Only calls made before this time."""
+    """Only calls made before this time are selected."""
 
     @classmethod
     def of(
@@ -50,7 +50,7 @@ class Selection(msgspec.Struct, frozen=True):
         since: Moment | None = None,
         until: Moment | None = None,
     ) -> Self:
-        """Return the selection with these names and times; see `Store.ask` for time formats.
+        """Build a selection from names and times; see `Store.ask` for formats of times.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
@@ -60,7 +60,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Return the selection with which a store was made."""
+        """Return the selection with which the store of this manifest was made."""
         kept = manifest.get("selection") or {}
         times = {
             name: datetime.datetime.fromisoformat(kept[name])
@@ -70,7 +70,7 @@ class Selection(msgspec.Struct, frozen=True):
         return cls(tuple(kept.get("servers", ())), tuple(kept.get("tools", ())), **times)
 
     def for_manifest(self) -> dict[str, Any] | None:
-        """Return the selection as JSON; None for the whole archive."""
+        """Return the selection as JSON members for the manifest; None for the whole archive."""
         if not self:
             return None
         return {
@@ -81,11 +81,11 @@ class Selection(msgspec.Struct, frozen=True):
         }
 
     def __bool__(self) -> bool:
-        """Return whether any filter is set."""
+        """Return whether the selection excludes anything."""
         return self != Selection()
 
     def in_words(self) -> str:
-        """Return the selection in words, for example `server git, since 2026-11-21 00:00 UTC`."""
+        """Describe the selection, for example as `server git, since 2026-11-21 00:00 UTC`."""
         parts = [f"server {', '.join(self.servers)}"] if self.servers else []
         parts += [f"tool {', '.join(self.tools)}"] if self.tools else []
         parts += [
@@ -96,17 +96,17 @@ class Selection(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
     def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
-        """Return files that may contain selected calls, and the server labels in the other files.
+        """Return the files that may contain selected calls, and the server labels in the others.
 
         A file that cannot be read is returned too, so that scoring reports it.
         """
         if not (self.servers or self.since or self.until):
             return list(files), set()
-        # zstd, gzip and file reads run concurrently in threads.
+        # Threads run concurrently in zstd, gzip and file reads.
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             looks = list(pool.map(self._look, files))
         may_hold = [may for may, _ in looks]
-        # Keep other segments of the recording, because they contain its sessions' state.
+        # Keep the other segments of a recording, because they contain the state of its sessions.
         if self.since or self.until:
             recordings = [first_recording(path) for path in files]
             chosen = set(itertools.compress(recordings, may_hold)) - {None}
@@ -138,7 +138,7 @@ class Selection(msgspec.Struct, frozen=True):
         return False, labels
 
     def events(self, events: Events) -> Events:
-        """Return the events of the recordings whose `open` events name a selected server."""
+        """Keep only the events of recordings whose `open` events name a selected server."""
         if not self.servers:
             return events
         chosen = (
@@ -155,7 +155,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def calls(self) -> pl.Expr:
-        """Return an expression that is true for selected calls.
+        """Return an expression: whether a call is selected.
 
         With `since` or `until`, calls with an unknown time are not selected.
         """
@@ -174,7 +174,7 @@ class Selection(msgspec.Struct, frozen=True):
 EVERYTHING: Final = Selection()
 
 _BY_RECORDING: Final = ("messages", "raws", "http", "opens", "closes", "gaps", "stderr")
-"""Fields of `Events` whose rows belong to a recording."""
+"""Fields of `Events` whose rows each belong to a recording."""
 
 
 class _Open(msgspec.Struct):
@@ -183,7 +183,7 @@ class _Open(msgspec.Struct):
 
 
 def _labels(lines: bytes) -> set[str]:
-    """Return the server labels in `open` events.
+    """Return the server labels in the `open` events among some lines.
 
     Each line is decoded, because `"event":"open"` may also occur in a payload.
     """

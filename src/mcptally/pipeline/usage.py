@@ -1,4 +1,4 @@
-"""Computes the `usage` table: aggregates of tool calls, per session, tool and hour.
+"""Computes the `usage` table: aggregates of tool calls per session, tool and hour.
 
 Questions about rates read this table instead of ten million calls. `tables.usage.Usage` declares
 the aggregates; `tables.usage_sums` computes the same aggregates in SQL, and a test compares the
@@ -17,13 +17,13 @@ from mcptally.tables.usage_sums import AGGREGATES, FACTS, KEYS, TOOL_CALL
 
 
 def usage(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of `Usage` for the `Calls` rows of whole recordings."""
+    """Compute the rows of `Usage` from the `Calls` rows of whole recordings."""
     tools = calls.lazy().filter(pl.sql_expr(TOOL_CALL))
     hour = Calls.requested_at.col.dt.truncate("1h").alias(Usage.hour.name)
     tools = tools.with_columns(hour, *_chain_flags(tools))
     for name, value in FACTS.items():
         tools = tools.with_columns(pl.sql_expr(value).alias(name))
-    # Compute values for all rows before aggregating, because the groups are many and small.
+    # Compute the values of all rows before aggregating, because the groups are many and small.
     values = {
         f"value_{name}": _value(column)
         for name, column in AGGREGATES.items()
@@ -63,7 +63,7 @@ def _aggregated(name: str, column: Aggregate) -> pl.Expr:
 def _chain_flags(tools: pl.LazyFrame) -> Iterator[pl.Expr]:
     """Yield flags for the first retry of each chain, and for the first successful retry.
 
-    A chain counts once, in the hour of the flagged call.
+    Each chain is counted once, in the hour of the flagged call.
     """
     chain = (Calls.server.name, Calls.tool.name, Calls.attempt_of.name)
     retries = (

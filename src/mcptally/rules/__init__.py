@@ -1,4 +1,4 @@
-"""Owns the rule files (TOML), reads and lists their rules, and makes findings from them.
+"""Owns the rule files (TOML): reads and lists their rules, and makes findings from them.
 
 May import `tables`, `redaction`, `toml_files` and `errors`. A rule file is a list of `[[rule]]`
 tables. Every rule has an id (`group.name`; never reused, because old reports quote it), a title, a
@@ -20,17 +20,17 @@ from mcptally.toml_files import read_toml
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of every rule; subclasses add the condition."""
+    """The fields that every rule has; subclasses add the fields for its condition."""
 
     id: str
-    """`group.name`, or `group.section.name`; never reused for another rule."""
+    """`group.name` or `group.section.name`; never reused for another rule."""
     title: str
     """What the rule finds, in a few words, without a full stop."""
     source: str
     """A section of a specification with its revision, a seed document, or "mcptally"."""
     fires: tuple[Any, ...] = ()
-    """Examples that the rule must match: strings for text rules; the class of another rule
-    describes its examples."""
+    """Examples that the rule must match: strings for a rule about text. Other classes of rules
+    describe their own examples."""
     silent: tuple[Any, ...] = ()
     """Examples that the rule must not match."""
     note: str = ""
@@ -43,7 +43,7 @@ _FOLDER: Final = Path(__file__).parent
 
 
 def load(cls: type[R], *names: str) -> tuple[R, ...]:
-    """Return the rules of the TOML files `names` of this package, in order of files and rows.
+    """Load the rules in TOML files of this package, in the order of files and rows.
 
     Raises:
         RuleError: a row is invalid (`parse`), or two rows have the same id.
@@ -64,7 +64,7 @@ def measured() -> Mapping[str, Mapping[str, float]]:
 
 
 def parse(cls: type[R], table: Mapping[str, Any], *, where: str) -> list[R]:
-    """Return the rules of one parsed TOML file.
+    """Convert a parsed TOML file to rules.
 
     Args:
         cls: the class of the rules.

@@ -30,13 +30,13 @@ FILES: Final = (
     "contracts-ui.toml",
     "contracts-validation.toml",
 )
-"""The files whose rules make findings."""
+"""Names of the files with rules that make findings."""
 
 REVISIONS: Final = tuple(row["name"] for row in read_toml("protocol/revisions.toml")["revisions"])
 """All released revisions of MCP, oldest first."""
 
 EVIDENCE: Final = 500
-"""Maximum characters of `message` and `evidence` in a finding."""
+"""Maximum number of characters in the `message`, and in the `evidence`, of a finding."""
 
 
 class FindingRule(rules.Rule, frozen=True, kw_only=True):
@@ -45,25 +45,25 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
     severity: Severity
     """`error` if the source says "must (not)", `warning` if "should (not)", else `info`."""
     about: About
-    """The subject of the rule: a file, a message, a call, …"""
+    """The subject of the rule's findings: a file, a message, a call, …"""
     since: str = ""
     """The first revision to which the rule applies; if empty, the rule applies to all revisions,
     including unknown ones."""
     until: str = ""
-    """The last revision to which the rule applies; if empty, the rule also applies to later
-    revisions."""
+    """The last revision to which the rule applies; if empty, the rule also applies to all later
+    ones."""
     apart_from: tuple[str, ...] = ()
     """Revisions between `since` and `until` to which the rule does not apply."""
     document: str = ""
-    """The seed document's requirement, if its program behaves differently."""
+    """What the seed document requires, if its program behaves differently."""
     program: str = ""
-    """The behaviour of the seed document's program."""
+    """What the seed document's program does."""
     matches: tuple[str, ...] = ()
-    """Patterns (Rust regex) of a rule about text; the module that applies the rule chooses the
+    """Patterns (Rust regex) of a rule about text. The module that applies the rule chooses the
     text."""
 
     def __post_init__(self) -> None:
-        """Check that each field's value is allowed in its column of the table."""
+        """Check that each field has a value that its column in the table allows."""
         for name, value, allowed in (
             ("severity", self.severity, get_args(Severity)),
             ("about", self.about, get_args(About)),
@@ -79,7 +79,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
     @property
     def revisions(self) -> tuple[str, ...]:
-        """Revisions to which the rule applies; if empty, all revisions, including unknown ones."""
+        """Revisions to which the rule applies; empty for all revisions, including unknown ones."""
         if not self.since:
             return ()
         last = REVISIONS.index(self.until or REVISIONS[-1])
@@ -89,7 +89,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
 @functools.cache
 def finding_rules() -> Mapping[str, FindingRule]:
-    """Return all rules that make findings, by id."""
+    """Load all rules that make findings, by id."""
     return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
 
 
@@ -113,7 +113,9 @@ def make_findings(
     evidence: str | pl.Expr | None = None,
     path: str | pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Return a finding of the rule `name` for each row to whose revision the rule applies.
+    """Return one finding of the rule `name` for each of the given rows.
+
+    Rows with a revision to which the rule does not apply are skipped.
 
     Args:
         name: the rule's id.
@@ -136,7 +138,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Return `rows` with only the needed columns, because filters copy all columns."""
+    """Select only the columns of `rows` that findings or `more` need: filters copy all columns."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 
@@ -145,7 +147,7 @@ def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
-    """Return an expression that is true if the rule applies to the row's revision."""
+    """Return an expression: whether the rule applies to the revision of a row."""
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 
@@ -157,7 +159,7 @@ def _findings(
     evidence: str | pl.Expr | None,
     path: str | pl.Expr | None,
 ) -> pl.DataFrame:
-    """Return one finding of `rule` per row; ignore revisions, which `make_findings` checks."""
+    """Return one finding of `rule` per row, whatever revision it has; see `make_findings`."""
     if not rows.height:
         return Findings.empty()
     values = {
@@ -180,17 +182,17 @@ def _findings(
 
 
 class _Column(NamedTuple):
-    """Cached expressions for a column of `Findings`. Creating them takes longer than the query."""
+    """Cached expressions for a column of `Findings`: creating them takes longer than the query."""
 
     dtype: pl.DataType
     value: pl.Expr
-    """The expression for the column itself."""
+    """The expression for the column, if the rows have it."""
     null: pl.Expr
 
 
 @functools.cache
 def _columns() -> Mapping[str, _Column]:
-    """Return the expressions for each column of `Findings`, in order."""
+    """Map each column of `Findings`, in order, to its cached expressions."""
     return {
         name: _Column(dtype, pl.col(name).cast(dtype), pl.lit(None, dtype).alias(name))
         for name, dtype in Findings.schema().items()
@@ -198,7 +200,7 @@ def _columns() -> Mapping[str, _Column]:
 
 
 class Check(NamedTuple):
-    """A rule's id, the condition under which a row breaks it, and the content of its findings."""
+    """A rule's id, the condition under which a row breaks the rule, and what a finding reports."""
 
     rule: str
     when: pl.Expr
@@ -208,7 +210,7 @@ class Check(NamedTuple):
 
 
 def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
-    """Yield the findings of many checks on the same rows. All conditions are tested in one pass."""
+    """Run many checks on the same rows in one pass over their conditions; yield the findings."""
     rows = _collected(rows)
     if not rows.height:
         return
@@ -229,14 +231,14 @@ def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl
 
 
 def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return the findings of many rules as one table."""
+    """Combine the findings of many rules into one table."""
     rows = [part for part in parts if part.height]
     findings: pl.DataFrame = pl.concat(rows) if rows else Findings.empty()
     return findings
 
 
 def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
-    """Return `findings` unchanged, after checking that their rules are known.
+    """Check that the rules of findings are known, and return the findings unchanged.
 
     Raises:
         RuleError: a finding has an unknown rule.
@@ -247,14 +249,14 @@ def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pointer(path: str | pl.Expr | None) -> pl.Expr:
-    """Return an expression for `path`: a JSON Pointer, a column's name, or an expression."""
+    """Return an expression for a JSON Pointer, a column's name, or an expression."""
     if path is None or (isinstance(path, str) and path.startswith("/")):
         return pl.lit(path, pl.String)
     return _expression(path)
 
 
 def _expression(value: str | pl.Expr | None) -> pl.Expr:
-    """Return an expression for a column's name or an expression; None means null."""
+    """Return an expression for a column's name or an expression; None becomes null."""
     if value is None:
         return pl.lit(None, pl.String)
     return pl.col(value) if isinstance(value, str) else value

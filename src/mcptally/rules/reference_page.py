@@ -1,4 +1,4 @@
-"""Lists the rules of all files, as rows for `mcptally rules` and as the reference page."""
+"""Lists the rules in all files, as rows for `mcptally rules` and as the reference page."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ FILES: Final = (
     "scenario.toml",
     "redaction",
 )
-"""Rule files in the order of the page. Other files come last, by name."""
+"""Names of rule files in the order of the page; all other files come last, sorted by name."""
 
 FIRST: Final = (
     "id",
@@ -51,15 +51,15 @@ FIRST: Final = (
     "source",
     "note",
 )
-"""The fields of a rule that are shown first."""
+"""The fields that are shown first for a rule."""
 
 EXAMPLES: Final = ("fires", "silent")
-"""The fields of a rule that are shown last."""
+"""The fields that are shown last for a rule."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuleFile:
-    """The rules of one file."""
+    """The rules in one file."""
 
     name: str
     about: str
@@ -69,7 +69,7 @@ class RuleFile:
 
 
 def rule_files() -> tuple[RuleFile, ...]:
-    """Return all rule files of the package with their rows, in the order of `FILES`."""
+    """Read all rule files of the package, in the order of `FILES`."""
     texts = {
         item.name: item.read_text(encoding="utf-8")
         for item in resources.files(__package__).iterdir()
@@ -89,7 +89,7 @@ def _rows(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _redaction() -> RuleFile:
-    """Return the recorder's redaction rules, `redaction.RULES`."""
+    """Return the recorder's redaction rules as if they were a rule file."""
     rows = []
     patterns: tuple[NameRule | SecretPattern | TokenPrefix, ...] = (
         *NAME_RULES,
@@ -116,7 +116,7 @@ def _redaction() -> RuleFile:
 
 
 def _position(name: str) -> tuple[int, str]:
-    """Return the sort key of a file: its position in `FILES`, then its name."""
+    """Return the key by which files are sorted: position in `FILES`, then name."""
     for position, pattern in enumerate(FILES):
         begin, star, end = pattern.partition("*")
         if name == pattern or (star and name.startswith(begin) and name.endswith(end)):
@@ -125,7 +125,7 @@ def _position(name: str) -> tuple[int, str]:
 
 
 def _heading(text: str) -> str:
-    """Return a file's first paragraph of comments."""
+    """Return the first paragraph of comments in a file."""
     lines: list[str] = []
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -135,7 +135,9 @@ def _heading(text: str) -> str:
 
 
 def find_rules(name: str | None = None) -> list[dict[str, Any]]:
-    """Return the rule with the id `name`, the rules of a group such as `protocol`, or all rules.
+    """Find the rule with the id `name`, or all rules of a group such as `protocol`.
+
+    Without a name, returns all rules.
 
     Raises:
         UsageError: there is no rule or group with this name.
@@ -156,7 +158,7 @@ def find_rules(name: str | None = None) -> list[dict[str, Any]]:
 
 
 def format_rule(row: dict[str, Any]) -> str:
-    """Return one rule with all its fields, for a terminal."""
+    """Format one rule with all its fields for a terminal."""
     names: list[str] = [name for name in FIRST if name in row]
     names += [name for name in row if name not in (*FIRST, *EXAMPLES, "keywords")]
     width = max(map(len, [*names, "silent"]))
@@ -166,7 +168,7 @@ def format_rule(row: dict[str, Any]) -> str:
 
 
 def _value(value: Any, width: int) -> str:
-    """Return a field's value as text, with its second and later lines indented."""
+    """Format a field's value as text; indent its second and later lines."""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         value = "\n".join(value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -174,7 +176,7 @@ def _value(value: Any, width: int) -> str:
 
 
 def render_reference_page() -> str:
-    """Return the reference page of all rules, in Markdown."""
+    """Render the reference page of all rules as Markdown."""
     parts = [_INTRODUCTION]
     for file in rule_files():
         with_severity = any("severity" in row for row in file.rows)
@@ -191,7 +193,7 @@ def render_reference_page() -> str:
 
 
 def _description(row: dict[str, Any]) -> str:
-    """Return the table cell for a rule: title, note, differing sources, and revisions."""
+    """Return the table cell that describes a rule: title, note, differing sources, revisions."""
     text = f"{row['title']}."
     if row.get("note"):
         text += f" {row['note']}"
@@ -206,7 +208,7 @@ def _description(row: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text escaped for a Markdown table."""
+    """Escape a text for use in a Markdown table."""
     text = " ".join(text.split())
     for mark in "\\|<*_[":
         text = text.replace(mark, "\\" + mark)

@@ -13,24 +13,24 @@ from typing import Any, Final
 from mcptally.wire.nesting import is_too_deep
 
 SPACE: Final = "\\t-\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff"
-r"""The characters of JavaScript's `\s`, for a character class that `re` and Rust treat alike.
+r"""The characters that JavaScript's `\s` matches, for use in a character class of `re` or Rust.
 
 `\s` itself differs: in Python it also matches U+001C to U+001F and U+0085, but not U+FEFF; in Rust
 it also matches U+0085, but not U+FEFF."""
 
 MISSING: Final = object()
-"""Represents `undefined`, the value of a missing member, as opposed to null."""
+"""Represents JavaScript's `undefined`, the value of a missing member, as opposed to null."""
 
 _EXACT: Final = 2**53
 _LONGEST_INDEX: Final = 2**32 - 1
 
 
 class Throws(Exception):  # noqa: N818 - an expected result of the original program
-    """Raised where the original program throws; the message is the JavaScript engine's."""
+    """Raised where the original program throws; the message is that of the JavaScript engine."""
 
 
 def parse(text: str) -> Any:
-    """Return `JSON.parse(text)`.
+    """Parse a text like JavaScript's `JSON.parse`.
 
     Raises:
         ValueError: the text is not JSON; NaN and Infinity, which Python accepts, are not JSON.
@@ -55,7 +55,10 @@ def _number(digits: str) -> int | float:
 
 
 def truthy(value: Any) -> bool:
-    """Return whether a value is truthy, as are empty arrays and objects, but not "", 0 and NaN."""
+    """Return whether JavaScript treats a value as truthy.
+
+    Empty arrays and objects are truthy; "", 0 and NaN are not.
+    """
     if isinstance(value, list | dict):
         return True
     if isinstance(value, float) and math.isnan(value):
@@ -64,19 +67,22 @@ def truthy(value: Any) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return `value?.name`, for names that no built-in prototype has."""
+    """Return JavaScript's `value?.name`, for names that no built-in prototype has."""
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
 def first(value: Any) -> Any:
-    """Return `value?.[0]` for an array, a string, or an object with a member "0"."""
+    """Return JavaScript's `value?.[0]` for an array, a string, or an object with a member "0"."""
     if isinstance(value, list | str):
         return value[0] if value else MISSING
     return member(value, "0")
 
 
 def cut(text: str, units: int) -> str:
-    """Return `text.substring(0, units)`, in UTF-16 units; it may end in a lone surrogate."""
+    """Return JavaScript's `text.substring(0, units)`, which counts UTF-16 code units.
+
+    The result may end in a lone surrogate.
+    """
     if len(text) <= units // 2:
         return text
     raw = text[:units].encode("utf-16-le", "surrogatepass")[: 2 * units]
@@ -84,29 +90,29 @@ def cut(text: str, units: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with lone surrogates replaced by U+FFFD, so that UTF-8 can encode it."""
+    """Replace lone surrogates in a text by U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def divided(above: float, below: float) -> float:
-    """Return `above / below` without an exception: 0/0 is NaN, 1/0 is Infinity."""
+    """Return `above / below` as JavaScript does, without an exception: 0/0 is NaN, 1/0 Infinity."""
     if below:
         return above / below
     return math.nan if not above or math.isnan(above) else math.copysign(math.inf, above)
 
 
 def at_most(limit: float, value: float) -> float:
-    """Return `Math.min(limit, value)`: NaN stays NaN."""
+    """Return JavaScript's `Math.min(limit, value)`, in which NaN stays NaN."""
     return value if math.isnan(value) else min(limit, value)
 
 
 def rounded(value: float) -> float:
-    """Return `Math.round(value)`, which rounds halves up."""
+    """Return JavaScript's `Math.round(value)`, which rounds halves up."""
     return math.floor(value + 0.5) if math.isfinite(value) else value
 
 
 def number(value: float) -> str:
-    """Return `String(value)` for a number: the shortest digits that parse to the same value."""
+    """Return JavaScript's `String(value)` for a number: the shortest digits that identify it."""
     if isinstance(value, int) and abs(value) <= _EXACT:
         return str(value)
     try:
@@ -133,9 +139,9 @@ def number(value: float) -> str:
 
 
 def stringify(value: Any) -> str:
-    """Return `JSON.stringify(value)` for a value parsed from JSON, at any depth."""
+    """Return JavaScript's `JSON.stringify(value)` for a value parsed from JSON, at any depth."""
     out: list[str] = []
-    # Use a stack, not recursion, because deeply nested values are expected here.
+    # Use a stack, not recursion, because values may be deeply nested.
     stack: list[Any] = [value]
     while stack:
         item = stack.pop()
@@ -167,13 +173,13 @@ def stringify(value: Any) -> str:
 
 
 class _Text(str):
-    """Finished output text on the stack of `stringify`."""
+    """Finished output text, as opposed to a string value, on the stack of `stringify`."""
 
     __slots__ = ()
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:
-    """Return member names in JavaScript's order: ascending array indices, then the other names."""
+    """Return member names in JavaScript's order: ascending array indices, then all other names."""
     if not any(_is_index(key) for key in item):
         return list(item)
     indices = sorted((key for key in item if _is_index(key)), key=int)
@@ -190,12 +196,12 @@ def _quote(text: str) -> str:
     quoted = json.dumps(text, ensure_ascii=False)
     if text.isascii():
         return quoted
-    # JSON.stringify escapes lone surrogates and no other characters outside ASCII.
+    # Outside ASCII, JSON.stringify escapes lone surrogates and no other characters.
     return "".join(f"\\u{ord(c):04x}" if "\ud800" <= c <= "\udfff" else c for c in quoted)
 
 
 def judgeable(value: Any) -> Any:
-    """Return the value without infinities and lone surrogates, which jsonschema-rs rejects.
+    """Replace the infinities and lone surrogates in a value, which jsonschema-rs rejects.
 
     JavaScript parses 1e400 as Infinity. Infinity becomes the greatest double, and a lone surrogate
     becomes U+FFFD; neither change affects whether a value is valid.

@@ -1,4 +1,4 @@
-"""Checks tool results against the Redmine and UI probe documents: findings, UI test tables.
+"""Checks tool results against the Redmine and UI probe documents; builds the UI test tables.
 
 Column expressions select results that may break a contract; each distinct result is parsed once.
 """
@@ -50,7 +50,7 @@ def _check_xml(result: ToolResult) -> Iterator[Violation]:
 
 
 def _texts_with_xml(result: ToolResult) -> Iterator[tuple[str, str, bool]]:
-    """Yield each text that may be XML: its path, the text, and whether its MIME type is XML."""
+    """Yield each text that may be XML, with its JSON Pointer and whether its MIME type is XML."""
     for number, block in enumerate(result.blocks()):
         resource = block.get("resource") if isinstance(block, dict) else None
         if isinstance(resource, dict) and isinstance(resource.get("text"), str):
@@ -96,7 +96,7 @@ def _check_runs(result: ToolResult) -> Iterator[Violation]:
 
 
 def _runs(result: ToolResult) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the pointer and the value of each test run: a whole object, or an envelope's `data`."""
+    """Yield the JSON Pointer and value of each test run: an object, or an envelope's `data`."""
     for path, value in result.objects():
         for run_path, run in ((path, value), (f"{path}/data", value.get("data"))):
             if isinstance(run, dict) and test_runs.is_run(run):
@@ -107,7 +107,7 @@ Check = Callable[[ToolResult], Iterator[Violation]]
 
 
 class _Results(StageTable):
-    """Columns of results, in addition to the columns of `Scored`."""
+    """The columns of results that are checked, in addition to columns of `Scored`."""
 
     call = Column(pl.UInt32, "Number of the call.")
     row = Column(pl.UInt32, "Number of the result.")
@@ -119,7 +119,7 @@ class _Results(StageTable):
 _PLAIN: Final = Scored.blocks_plain.col.fill_null(value=False) & (
     Scored.text_blocks.col == Scored.content_types.col.list.len()
 )
-"""Selects results that have only plain text blocks and so satisfy the contract for blocks."""
+"""Selects results that contain only plain text blocks, and so satisfy the contract for blocks."""
 
 _HAS_PHRASE: Final = Scored.text.col.str.head(error_phrases.MAX_CHARS).str.contains(
     error_phrases.PREFILTER
@@ -141,16 +141,13 @@ CHECKS: Final[tuple[tuple[pl.Expr, Check], ...]] = (
 )
 """Pairs of a condition and a check: results that satisfy the condition are parsed and checked.
 
-The check of test runs is last: `check_results` also makes tables of the results it selects.
-"""
+The check of test runs must be last, because `check_results` also builds tables from the results
+that its condition selects."""
 
 SUSPECT: Final = r'"text": ?""|<\?xml|xml"|total_count|"success|runId'
-"""Matches every response that a condition on `response` in `CHECKS` selects, and some other
-responses.
+"""Matches every response that a condition on `response` in `CHECKS` selects, and some others.
 
-`SUSPECT` is applied to all responses, so that the conditions in `CHECKS` are applied to only a
-few.
-"""
+It is applied to all responses, so that the conditions in `CHECKS` are applied to only a few."""
 
 _MAY_VIOLATE: Final = _Results.is_result.col & (
     pl.when("is_result").then("response").str.contains(SUSPECT)
@@ -163,7 +160,7 @@ _CALL: Final = (
     *("recording", "session", "server", "tool", "definition", "call_id", "seq", "index"),
     *("file", "line", "pos"),
 )
-"""Columns that identify the call that a finding is about."""
+"""Columns that identify the call to which a finding refers."""
 _CHECKED: Final = (
     *("response", "text", "is_error", "has_structured_content", "reply_truncated", "outcome"),
     *("content_kind", "content_types", "blocks_plain", "text_blocks", "arguments"),
@@ -173,7 +170,7 @@ _CHECKED: Final = (
 def check_results(
     calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[list[pl.DataFrame], dict[type[Table], pl.DataFrame]]:
-    """Return findings about the results of `calls`, and tables of the UI test runs in them.
+    """Check the results of calls; return findings, and tables of the UI test runs in the results.
 
     Args:
         calls: scored calls.
@@ -183,10 +180,10 @@ def check_results(
     is_result = (
         Scored.tool.col.is_not_null()
         & Scored.response.col.is_not_null()
-        & Scored.has_structured_content.col.is_not_null()  # the result is null for a JSON-RPC error
+        & Scored.has_structured_content.col.is_not_null()  # null for the result of a JSON-RPC error
         & ~Scored.reply_truncated.col.fill_null(value=False)
     )
-    # Responses may be large, so copy only responses that are parsed.
+    # Responses may be large, so copy only the responses that are parsed.
     results = calls.select(
         *(*_CALL, *_CHECKED),
         expected_xml.expectations(calls, definitions, forms),
@@ -233,7 +230,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per tool and response: the calls with this result, and the checks to run."""
+    """Return one row per tool and distinct result, with its calls and the checks to run."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)
@@ -249,7 +246,7 @@ def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
 
 
 def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return the findings that need no parsing: empty content, and a missing isError."""
+    """Return the findings that need no parsing: about empty content and missing isError."""
     empty = results.filter(
         Scored.content_kind.col == "array", Scored.content_types.col.list.len() == 0
     )
@@ -258,11 +255,11 @@ def _column_findings(results: pl.DataFrame) -> list[pl.DataFrame]:
         .then(pl.lit(", beside structuredContent"))
         .otherwise(pl.lit(""))
     )
-    # MCP's default is false, so only results that report a failure need the member.
+    # The default of isError is false in MCP, so only results that report a failure need the member.
     missing = results.lazy().filter(
         Scored.is_error.col.is_null(), Scored.outcome.col == "hidden_error"
     )
-    # Calls are in order of arrival, so the finding is about each tool's first call.
+    # Calls are in order of arrival, so the finding is about the first call to each tool.
     first = missing.group_by("recording", "tool", maintain_order=True).agg(
         pl.col(*set(_CALL) - {"recording", "tool"}).first(), times=pl.len()
     )

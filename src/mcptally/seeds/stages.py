@@ -1,4 +1,4 @@
-"""Runs the checks of the five seed documents on the calls of a partition or of the archive."""
+"""Runs the checks of the five seed documents on the calls of a partition or an archive."""
 
 import polars as pl
 
@@ -15,7 +15,7 @@ from mcptally.tables.validations import Validations
 def contract_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataFrame
 ) -> tuple[pl.DataFrame, dict[type[Table], pl.DataFrame]]:
-    """Return the seed documents' findings about scored `calls`, and tables of UI test runs."""
+    """Check scored calls against the seed documents; return findings and tables of UI test runs."""
     found, ui_tables = results.check_results(calls, definitions, forms)
     requests = [
         arguments.wrapped_findings(calls, definitions),
@@ -31,7 +31,7 @@ def contract_tables(
     *,
     payloads: bool,
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the seed documents' tables for a partition.
+    """Return the tables of a partition that the seed documents describe.
 
     Args:
         ui_tables: the tables of UI test runs that `contract_findings` returns.
@@ -49,12 +49,12 @@ def contract_tables(
 def archive_findings(
     listed: pl.DataFrame, definitions: pl.DataFrame, form_counts: pl.DataFrame
 ) -> pl.DataFrame:
-    """Return findings about servers, which need facts from the whole archive.
+    """Return the seed documents' findings about servers, which need facts from the whole archive.
 
     Args:
-        listed: the tools that servers listed.
-        definitions: the tools' definitions.
-        form_counts: rows of `count_error_forms` of all partitions.
+        listed: the `Listings` of the archive.
+        definitions: the `Definitions` of the listed tools.
+        form_counts: the `ErrorForms` of all partitions.
     """
     declared = validation_calls.declaration_findings(listed, definitions)
     return rule_findings.concat_findings([*declared, error_forms.form_findings(form_counts)])

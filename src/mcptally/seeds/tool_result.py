@@ -1,4 +1,4 @@
-"""Parses tool results: content blocks, texts and JSON objects, with their JSON Pointers."""
+"""Parses tool results into content blocks, texts and JSON objects, with their JSON Pointers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from mcptally.wire.json_text import json_object, json_value
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """The parsed result of a call to `tool`."""
+    """The parsed result of a call to the tool `tool`."""
 
     tool: str
     content: Any
@@ -23,7 +23,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     def parsed(
         cls, tool: str, response: str, expected_xml: str | None = None
     ) -> "ToolResult | None":
-        """Return the result in a JSON text; None if the text is not a JSON object."""
+        """Parse a result's JSON text; return None if it is not a JSON object."""
         value = json_value(response)
         if not isinstance(value, dict):
             return None
@@ -40,16 +40,17 @@ class ToolResult(msgspec.Struct, frozen=True):
         return self.content if isinstance(self.content, list) else []
 
     def texts(self) -> Iterator[tuple[int, str]]:
-        """Yield the number and the text of each text block."""
+        """Yield the position in `content` and the text of each text block."""
         for number, block in enumerate(self.blocks()):
             text = block.get("text") if isinstance(block, dict) else None
             if isinstance(text, str) and block.get("type") == "text":
                 yield number, text
 
     def objects(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the pointer and value of structuredContent and of each text that is a JSON object.
+        """Yield each JSON object in the result, with its JSON Pointer.
 
-        A text that repeats structuredContent is left out.
+        These are structuredContent and the texts that are JSON objects, except a text that repeats
+        structuredContent.
         """
         structured = None
         if isinstance(self.structured, dict):

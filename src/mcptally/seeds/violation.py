@@ -1,4 +1,4 @@
-"""Declares violations (values that break a contract) and turns them into findings."""
+"""Declares violations (places in a value that break a contract), and converts them to findings."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
@@ -10,38 +10,38 @@ from mcptally.rules import findings as rule_findings
 from mcptally.tables.findings import Findings
 
 _CALL_COLUMNS: Final = frozenset({*Findings.schema().names(), "revision"})
-"""The columns of a call that are copied to its findings."""
+"""The columns of a call that are copied to findings about the call."""
 
 
 class Violation(NamedTuple):
-    """A place in a value that breaks a contract."""
+    """A violation of a contract, at a place in a value."""
 
     path: str
-    """JSON Pointer into the value."""
+    """JSON Pointer to the place."""
     message: str
     code: str = ""
-    """The id of the violated rule, or the message of the original program."""
+    """The id of the violated rule, or the message that the original program gives."""
     evidence: str | None = None
 
 
 def pointer(*parts: str | int) -> str:
-    """Return the JSON Pointer (RFC 6901) made of these parts."""
+    """Return the JSON Pointer (RFC 6901) that consists of these member names and indices."""
     return walk.pointer(parts)
 
 
 def text_pointer(block: int) -> str:
-    """Return the JSON Pointer to the text of content block number `block` in a tool result."""
+    """Return the JSON Pointer to the text of the content block at position `block` of a result."""
     return pointer("content", block, "text")
 
 
 def findings(
     calls: pl.DataFrame, violations: Iterable[tuple[int, Violation]]
 ) -> list[pl.DataFrame]:
-    """Return findings for violations.
+    """Convert violations to findings about calls.
 
     Args:
-        calls: the calls that the findings are about.
-        violations: pairs of a row number in `calls` and a violation whose `code` is a rule id.
+        calls: the calls that violate contracts.
+        violations: pairs of a row index in `calls` and a violation whose `code` is a rule id.
     """
     by_rule: dict[str, list[tuple[int, str, str, str | None]]] = {}
     for row, violation in violations:
@@ -67,6 +67,6 @@ def _with_calls(calls: pl.DataFrame, values: Sequence[tuple[Any, ...]]) -> pl.Da
         "violation_evidence": pl.String,
     }
     rows = pl.DataFrame(values, schema=schema, orient="row")
-    # Select these few columns first, so that lists are not copied for each violation.
+    # Select these few columns first, so that columns of lists are not copied for each violation.
     about = calls.select(pl.col(name) for name in calls.columns if name in _CALL_COLUMNS)
     return about[rows.get_column("row")].hstack(rows.drop("row"))

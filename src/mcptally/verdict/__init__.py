@@ -1,4 +1,4 @@
-"""Computes the verdict: who is at fault for a failed call, and which results are hidden errors.
+"""Computes verdicts: who is at fault for a failed call, and which results are hidden errors.
 
 May import `rules`, `tables` and `errors`. Rules are rows of `rules/verdict-*.toml` (applied by
 `classify`) and of `rules/hidden.toml` (applied by `hidden_errors`). `languages.toml` contains words

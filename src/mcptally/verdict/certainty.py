@@ -6,11 +6,11 @@ from typing import Final
 from mcptally.verdict.rule_model import HiddenRule, TextRule
 
 PRIOR_WEIGHT: Final = 20.0
-"""Weight of a section's precision in the certainty of its rules, as a number of observations,
+"""Number of observations as which a section's precision counts in the certainty of its rules,
 chosen by the reliability table in docs/reference/accuracy.md."""
 VERDICT_PRIOR: Final = (100.0, 0.8)
 HIDDEN_PRIOR: Final = (20.0, 0.9)
-"""Weight, as a number of observations, and precision of the prior.
+"""Weight of the prior, as a number of observations, and precision that it assumes.
 
 This precision is assumed for rules without measurements. The weight is used twice: the precision of
 all rules is shrunk towards this prior, and each section's precision towards the precision of all
@@ -19,13 +19,16 @@ that the labels do not show; with hidden errors, this hardly happens."""
 
 
 def section(rule: TextRule) -> str:
-    """Return the section in a rule's id, `group.<section>.name`; its rules share a prior."""
+    """Return the section of a rule, from its id `group.<section>.name`.
+
+    The rules of a section share a prior.
+    """
     _, _, rest = rule.id.partition(".")
     return rest.partition(".")[0]
 
 
 def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
-    """Return the mean of each rule's Beta posterior, in percent.
+    """Return each rule's certainty in percent: the mean of a Beta posterior.
 
     The prior is the pooled precision of the rules in the same `section`, with the weight of
     `PRIOR_WEIGHT` observations. The pooled precision is shrunk towards the precision of all rules.
@@ -50,5 +53,5 @@ def certainty_percent(rules: Sequence[TextRule]) -> list[float]:
 
 
 def _shrunk(hits: float, right: float, prior: float, weight: float) -> float:
-    """Return the mean of `right / hits` and `prior`, where the prior counts as `weight` hits."""
+    """Return the weighted mean of `right / hits` and `prior`; the prior counts as `weight` hits."""
     return (right + weight * prior) / (hits + weight)

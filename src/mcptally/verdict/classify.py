@@ -31,7 +31,7 @@ FILES: Final = (
 
 
 class Verdicts(StageTable):
-    """The result of `judge`, one row per call; null if the call did not fail."""
+    """The table that `judge` returns: one row per call; null if the call did not fail."""
 
     verdict = Judged.verdict
     reason = Judged.reason
@@ -43,8 +43,8 @@ class Verdicts(StageTable):
 
 
 MOST_BY_WORDS: Final = 84.9
-"""Maximum certainty, in percent, of a verdict supported only by words in the text. Rules about
-words are less accurate on servers whose texts were not read when the rules were written."""
+"""Maximum certainty, in percent, of a verdict that is supported only by words in the text. Rules
+about words are less accurate on servers whose texts were not read when the rules were written."""
 
 _WITHOUT_RULE: Final = {
     Verdict.BUSINESS: ("other_refusal", "after_change"),
@@ -52,7 +52,7 @@ _WITHOUT_RULE: Final = {
     Verdict.INFRASTRUCTURE: ("dependency_down", "yes"),
     Verdict.AMBIGUOUS: ("unclear", None),
 }
-"""`reason` and `retryable` for a verdict that comes from no matching rule."""
+"""Maps each verdict to the `reason` and `retryable` of calls for which no matching rule has it."""
 
 _Numbers: TypeAlias = npt.NDArray[np.int64]
 _Opinions: TypeAlias = tuple[text_model.Opinions, tuple[float, float, float]]
@@ -70,7 +70,7 @@ def judge(
     weights: weighing.Weights | None = None,
     definitions: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return the verdict on each call, one row per row of `calls`, in the same order.
+    """Judge failed calls; return one row per row of `calls`, in the same order.
 
     Args:
         calls: some or all columns of `facts.Inputs`.
@@ -99,7 +99,7 @@ def judge_evidence(
     ruleset: Sequence[VerdictRule] | None = None,
     opinions: _Opinions | None = None,
 ) -> pl.DataFrame:
-    """Return the verdicts that `judge` gives to calls with this evidence.
+    """Judge calls by the rules that matched them; return the verdicts that `judge` would give.
 
     Args:
         evidence: lists of rule ids, as returned by `judge`. Rules that are not in `ruleset` are
@@ -117,36 +117,41 @@ def judge_evidence(
 def features(
     evidence: pl.Series, ruleset: Sequence[VerdictRule] | None = None
 ) -> tuple[tuple[str, ...], weighing.Features]:
-    """Return the names and values of features, with one row per list of rule ids in `evidence`."""
+    """Return the names of the features, and their values for each list of rule ids.
+
+    Args:
+        evidence: lists of ids of the rules that match a call.
+        ruleset: rules that replace the shipped rules.
+    """
     kinds = _weigh_evidence(evidence, tuple(failure_rules() if ruleset is None else ruleset))
     return kinds.names, kinds.features
 
 
 class _Weighed(msgspec.Struct, frozen=True):
-    """The features of each kind of call, and the rules that match it."""
+    """The features of each kind of call, and facts about the rules that match it."""
 
     names: tuple[str, ...]
     features: weighing.Features
     first: _Numbers
-    """For each kind, the number of the first matching rule; without a match, the number of
-    rules."""
+    """For each kind, the index of the first matching rule, or the number of rules if none matches.
+    """
     first_of_class: npt.NDArray[np.int64]
-    """For each kind and class, the number of the first matching rule with this verdict; without a
-    match, the number of rules."""
+    """For each kind and class, the index of the first matching rule with this verdict, or the
+    number of rules if none matches."""
     backed: match.Mask
-    """For each kind and class, whether a matching rule that tests more than words has this verdict.
-    Rules about the context count only if the text names a cause."""
+    """For each kind and class, whether this verdict is backed by a matching rule that tests more
+    than words. Rules about the context count only if the text names a cause."""
     evidence: pl.Series
-    """The ids of the matching rules."""
+    """For each kind, the ids of the matching rules."""
 
 
 def _weigh(
     matches: Iterable[tuple[int, match.Mask]], height: int, chosen: tuple[VerdictRule, ...]
 ) -> _Weighed:
-    """Collect the features of `height` kinds of calls. Calls of one kind have the same facts.
+    """Collect the features of kinds of calls; calls of one kind have the same facts.
 
     Args:
-        matches: rule numbers, in order, each with a mask of the kinds that the rule matches.
+        matches: rule indexes, in order, each with a mask of the kinds that the rule matches.
         height: number of kinds.
         chosen: the rules.
     """
@@ -185,9 +190,12 @@ def _weigh(
 
 
 def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Series:
-    """Return `height` lists of ids; `owners[i]` contains the indices of the lists with `ids[i]`.
+    """Collect ids into lists; lists that get no id are null.
 
-    Lists without ids are null.
+    Args:
+        owners: for each id, the indexes of the lists that contain it.
+        ids: the ids, in the order of the lists.
+        height: number of lists.
     """
     rows = np.concatenate([np.zeros(0, dtype=np.int64), *owners])
     numbers = np.repeat(np.arange(len(ids)), [len(each) for each in owners])
@@ -200,7 +208,7 @@ def _lists(owners: Sequence[_Numbers], ids: Sequence[str], height: int) -> pl.Se
 
 
 def _weigh_evidence(evidence: pl.Series, chosen: tuple[VerdictRule, ...]) -> _Weighed:
-    """Collect the features from lists of rule ids, one list per kind of call."""
+    """Collect the features of kinds of calls, each given as a list of the rules that match."""
     matches = (
         (number, evidence.list.contains(rule.id).fill_null(value=False).to_numpy())
         for number, rule in enumerate(chosen)
@@ -214,7 +222,7 @@ def _verdicts(
     weights: weighing.Weights,
     opinions: _Opinions | None,
 ) -> pl.DataFrame:
-    """Return `Verdicts`, with one row per kind of call."""
+    """Decide on kinds of calls; return `Verdicts` with one row per kind."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
     if opinions is not None:
         probability = weighing.pooled(probability, *opinions)
@@ -222,7 +230,7 @@ def _verdicts(
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
-    # The rows after the rules' rows are for verdicts that no matching rule has.
+    # The table of rules ends with one row per verdict, for verdicts that no matching rule has.
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]
@@ -262,7 +270,7 @@ def matching_rules(
     """Return all rules that match each failed call, not only the rule that decides.
 
     Returns:
-        `row` (row number in `calls`) and `rule` (id), in order of precedence.
+        `row` (row index in `calls`) and `rule` (id), in order of precedence.
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = facts.failed_calls(calls)

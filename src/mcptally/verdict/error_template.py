@@ -1,7 +1,7 @@
 """Reduces an error text to a template: the message without the parts that vary between calls.
 
 `templates` strips the text around the message (prefixes of SDKs, JSON, tracebacks, headings), then
-replaces quoted text, URLs, paths, times, ids and numbers with placeholders.
+replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
 """
 
 import functools
@@ -22,7 +22,7 @@ MAX_TEMPLATE: Final = 200
 """Maximum length of a template in characters."""
 
 _MAX_PASSES: Final = 8
-"""Maximum number of layers around a message that are removed."""
+"""Maximum number of layers that are removed around a message."""
 
 _PREFIXES: Final = "(?i)^(?:[\\s\"'`]*(?:" + "|".join(error_text.PREFIXES) + "))+"
 _ENCLOSED: Final = r"""(?s)^(?:"([^"]*)"|'([^']*)'|`([^`]*)`)$"""
@@ -33,10 +33,10 @@ _BARE_LINES: Final = (
     rf"^(?:[{_SYMBOL}]*(?:(?i)errors?|failed|failure|warning|stdout|stderr|output|results?)"
     r"[:!.=\- ]*\n)+"
 )
-"""Matches lines at the start of a text that report a failure but no cause."""
+"""Matches lines at the start of a text that report a failure but not its cause."""
 
 
-# Tracebacks of Python, also boxed by rich and joined to one line.
+# Tracebacks of Python, including those that rich boxes, and those joined to one line.
 _TRACEBACK: Final = r"Traceback \(most recent call last\)"
 _EXCEPTION_NAME: Final = (
     r"[A-Za-z_][\w.]*(?:Error|Exception|Exit|Failure|Group|Interrupt|Timeout|Warning)"
@@ -46,9 +46,10 @@ _EXCEPTIONS: Final = (
     rf"(?s){_TRACEBACK}.*\n[ \t|+^~╰│][^\n]*\n+([^\s|+^~╰│][^\n]*)",
     rf"(?s){_TRACEBACK}.*\s({_EXCEPTION_NAME}: .*)$",
 )
-"""Matches a traceback's last exception: by its name, after an indented line, or on one line."""
+"""Patterns for the last exception in a traceback: by its name, after an indented line, or on one
+line."""
 
-# The first line only names the failed operation; the message follows.
+# The first line only names the operation that failed; the message follows.
 _PYDANTIC: Final = (
     r"(?s)^(?:[\w.]+: )?\d+ validation errors? for ([^\n]+)\n(\S[^\n]*)\n\s+([^\n]*?)"
     r"(?: \[type=[^\n]*)?(?:\n.*)?$"
@@ -59,14 +60,15 @@ _EXIT_CODE: Final = (
     r"(?is)^([^\n]*(?:exit|failed with)[^\n]{0,20}(?:code|status)[: =-]*[0-9]+|"
     r"[^\n]{0,40} failed)[.:! ]*\n\s*(\S.*)$"
 )
-"""Matches a first line with a program's exit status, and the line with the reason."""
+"""Matches a first line with a program's exit status, and the line that gives the reason."""
 _ANNOUNCED: Final = (
     r"(?is)^([^\n]*\b(?:errors?|exception|failed|invalid|panicked|reason|message|details?|output"
     r"|results?)\b[^\n]*[:：])\s*\n\s*(\S.*)$"  # noqa: RUF001
 )
 
-# JSON, also in the middle of a text, truncated, or printed by Python with single quotes. Any
-# non-ASCII character matches, because compiling sixty copies of the Unicode class \w takes 14 ms.
+# JSON, which may be in the middle of a text, truncated, or printed by Python with single quotes.
+# Any non-ASCII character matches, because compiling sixty copies of the Unicode class \w takes 14
+# ms.
 _JSON_START: Final = (
     r"""(?s)^(.*?)[(\s:]*[\[{][\[{\s]*(["'][0-9A-Za-z_$@.\-[^\x00-\x7f]]{1,60}["']\s*:.*)$"""
 )
@@ -75,9 +77,9 @@ _MESSAGE_MEMBERS: Final = (
     *("error_?message", "message", "msg", "error_?description", "detail", "details", "reason"),
     *("error", "errors", "err", "description", "title", "cause", "stderr", "code"),
 )
-"""Members that may contain the message, at any depth, most specific first."""
+"""Patterns for names of members that may contain the message, at any depth, most specific first."""
 _LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in _MESSAGE_MEMBERS}
-"""Maps members to their longest run of letters except s and k, for a fast search. If case is
+"""Maps each pattern to its longest run of letters other than s and k, for a fast search. If case is
 ignored, s and k also match U+017F and U+212A."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
@@ -95,11 +97,11 @@ _MASKS: Final = (
     (r"(?:\B-)?\b\d+(?:[.,]\d+)*(?:[kMGT]?i?[Bb]|[mnµ]?s|min|[hd%])?\b", "<n>"),
     (r"(<text>|<n>)(?:(?:\s*[,|]\s*|\s*,?\s+(?:or|and)\s+)(?:<text>|<n>))+", "${1}, …"),
 )
-"""Maps patterns of text that varies between calls to placeholders."""
+"""Maps patterns of texts that vary between calls to their placeholders."""
 
 
 def templates(texts: pl.Series) -> pl.Series:
-    """Return the template of each text: at most `MAX_TEMPLATE` characters.
+    """Reduce each text to a template of at most `MAX_TEMPLATE` characters.
 
     The template is null if the text is null or white space. A template is never empty.
     """
@@ -123,7 +125,7 @@ def templates(texts: pl.Series) -> pl.Series:
 
 
 def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Repeat a step on the texts that it changed, up to `_MAX_PASSES` times."""
+    """Repeat a step on each text until it changes nothing, at most `_MAX_PASSES` times."""
     rows = np.arange(len(texts))
     done: list[tuple[npt.NDArray[np.int64], pl.Series]] = []
     for _ in range(_MAX_PASSES):
@@ -139,7 +141,7 @@ def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> p
 
 
 def _unwrap(texts: pl.Series) -> pl.Series:
-    """Remove one layer around the message of each text."""
+    """Remove one layer of wrapping around the message of each text."""
     query = texts.alias("text").to_frame().lazy()
     for columns in _layers():
         query = query.with_columns(columns)
@@ -155,7 +157,7 @@ def _unwrap(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _layers() -> list[list[pl.Expr]]:
-    """Return the column expressions that `_unwrap` evaluates, one list after the other.
+    """Return the lists of column expressions that `_unwrap` evaluates one after the other.
 
     A list uses the columns of the lists before it, because nested expressions would be planned
     again wherever they occur. The result is cached: building it takes as long as the query.
@@ -176,7 +178,7 @@ def _layers() -> list[list[pl.Expr]]:
         **{f"exit_{n}": (_EXIT_CODE, n) for n in (1, 2)},
         **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
         "line": (r"^([^\r\n]*[0-9A-Za-z[^\x00-\x7f]][^\r\n]*)", 1),
-        # Indented JSON without a message: take its first member.
+        # Indented JSON without a message: use its first member.
         "member": (r"""^[\s{\["']+([^\r\n]+)""", 1),
     }
     every = [
@@ -188,7 +190,10 @@ def _layers() -> list[list[pl.Expr]]:
 
 @functools.cache
 def _message() -> pl.Expr:
-    """Return the message of a text: the first column of `_layers` that is not null, or the text."""
+    """Return an expression for a text's message.
+
+    It is the first column of `_layers` that is not null, or else the whole text.
+    """
     return pl.coalesce(
         *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
         _joined("json_1", "json_2"),
@@ -204,14 +209,14 @@ def _message() -> pl.Expr:
 
 
 def _joined(head: str, message: str) -> pl.Expr:
-    """Return a column's last line, a colon and the message; null if there is no message."""
+    """Return an expression: a column's last line, a colon and a message; null without a message."""
     before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
     both = pl.concat_str(before, pl.lit(": "), message)
     return pl.when(before != "").then(both).otherwise(message)
 
 
 def _json_messages(texts: pl.Series) -> pl.Series:
-    """Return the unescaped string in the first non-empty member of `_MESSAGE_MEMBERS`.
+    """Return the string in the first non-empty member of `_MESSAGE_MEMBERS`, unescaped.
 
     The result is null if a text has none of these members.
     """
@@ -220,7 +225,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
         return texts
     json = pl.col("text")
     frame = texts.alias("text").to_frame()
-    # Search for the members' names first, because compiling a member's pattern takes longer.
+    # Search for the names of members first, because compiling the pattern of a member takes longer.
     occurs = (
         frame.lazy()
         .select(
@@ -260,7 +265,7 @@ def _json_messages(texts: pl.Series) -> pl.Series:
 
 
 def _mask(texts: pl.Series) -> pl.Series:
-    """Return each text on one line with placeholders, in at most `MAX_TEMPLATE` characters."""
+    """Put each text on one line with placeholders, in at most `MAX_TEMPLATE` characters."""
     masked, cut = _masked_and_cut()
     query = texts.alias("text").to_frame().lazy().select(masked).select(cut)
     return query.pipe(run_query)["text"]
@@ -268,7 +273,7 @@ def _mask(texts: pl.Series) -> pl.Series:
 
 @functools.cache
 def _masked_and_cut() -> tuple[pl.Expr, pl.Expr]:
-    """Return expressions for a masked text, and for the masked text cut to the maximum length."""
+    """Return two expressions: a masked text, and the masked text cut to the maximum length."""
     masked = pl.col("text").str.replace_all(r"\s+", " ").str.strip_chars()
     for pattern, placeholder in _MASKS:
         masked = masked.str.replace_all(pattern, placeholder)

@@ -1,4 +1,4 @@
-"""Prepares error texts for rules: bounded length, without the wrappers around the message."""
+"""Prepares error texts for rules: limits their length, and strips wrappers around the message."""
 
 # ruff: noqa: RUF001 - servers write dashes, crosses and full-width colons.
 
@@ -8,12 +8,12 @@ from typing import Final
 import polars as pl
 
 HEAD: Final = 1600
-"""Number of characters that rules examine at the start of a long text."""
+"""Number of characters at the start of a long text that rules examine."""
 TAIL: Final = 500
-"""Number of characters examined at the end of a long text, where a stack trace's last line names
-the cause."""
+"""Number of characters at the end of a long text that rules examine, where a stack trace's last
+line names the cause."""
 
-# `(?-i:…)` saves 0.3 ms per class of word characters, which ignores case anyway.
+# `(?-i:…)` saves 0.3 ms per class of word characters; case makes no difference to such a class.
 _QUOTED_NAME: Final = r"""['"`“‘]?(?-i:[\w.\-/:])+['"`”’]?"""
 _DECORATION: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
 # Prefixes that SDKs put before a tool's message.
@@ -39,7 +39,7 @@ _ERROR_WORD: Final = (
     r"(?:error|err|erro|errore|erreur|fehler|ошибка|错误|錯誤|エラー|오류|failed|failure|exception|"
     r"fatal|errors|mcperror|toolerror|tool_error|failed to execute)\s*[:：]\s*"
 )
-# A JSON envelope: the message is the first string after its key.
+# A JSON envelope: the message is the first string after the key.
 _JSON_FLAG: Final = (
     r"""\{\s*"(?:success|ok|status|iserror|is_error)"\s*:\s*(?:false|true|"[a-z_]+")\s*,\s*"""
 )
@@ -47,7 +47,7 @@ _JSON_MESSAGE: Final = (
     r"""\{?\s*"(?:error|message|msg|detail|details|reason|error_message|errormessage)"\s*:"""
     r"""\s*\{?"?"""
 )
-# "[create-routine] Error: ...": the tool's or module's name in brackets.
+# "[create-routine] Error: ...": the name of the tool or module, in brackets.
 _BRACKETED_NAME: Final = r"\[[A-Za-z](?-i:[\w.\-/])+\]\s*[:：]?\s+"
 _DECORATIONS: Final = "^(?:" + _DECORATION + r"|['`\"])+"
 PREFIXES: Final = (
@@ -58,7 +58,7 @@ PREFIXES: Final = (
     _OCCURRED,
     _ERROR_WORD,
 )
-"""Patterns for prefixes that SDKs and servers add to a message only to report a failure."""
+"""Patterns for prefixes that SDKs and servers put before a message only to report a failure."""
 _WRAPPERS: Final = (_BRACKETED_NAME, _DECORATION, *PREFIXES, _JSON_FLAG, _JSON_MESSAGE)
 _ALL_WRAPPERS: Final = "(?i)^(?:" + "|".join(_WRAPPERS) + ")+"
 _URL_REST: Final = r"""(https?://[^/\s"'<>)]+)/[^\s"'<>)\]]*"""
@@ -89,18 +89,19 @@ _UNINFORMATIVE: Final = (
     r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) (?-i:[\w '-])+)?|"
     r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
 )
-"""Matches generic texts that hide the text of an exception."""
+"""Matches generic texts that a server sends instead of an exception's message."""
 THIS_TOOL: Final = "this_tool"
-"""Text that replaces the tool's name before rules are applied."""
+"""Word that replaces the tool's name before rules are applied."""
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
-"""Matches parts of a name that ordinary words lack, such as `_`, digits and inner capitals."""
+"""Matches parts of a name that do not occur in ordinary words, such as `_`, digits and inner
+capitals."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
-"""Matches the exception class for rejected values. The class says less about the cause than the
+"""Matches the exception class for rejected values, which says less about the cause than the
 message."""
 
 
 def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
-    """Return `text`, cut to its first `head` and last `tail` characters if it is longer."""
+    """Cut each text to its first `head` and last `tail` characters, if it is longer."""
     return (
         pl.when(text.str.len_chars() > head + tail)
         .then(pl.concat_str(text.str.head(head), pl.lit("\n…\n"), text.str.tail(tail)))
@@ -109,7 +110,7 @@ def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
 
 
 def strip_wrappers(text: pl.Expr) -> pl.Expr:
-    """Return `text` cut to `HEAD` and `TAIL`, without wrappers.
+    """Cut each text to `HEAD` and `TAIL`, and remove wrappers.
 
     Wrappers are prefixes that only report that something failed. The paths and queries of URLs are
     dropped too, because they contain the caller's words.
@@ -118,7 +119,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
-    """Return `text` with the tool's name replaced by `THIS_TOOL`, because names are not evidence.
+    """Replace the tool's name in each text by `THIS_TOOL`, because names are not evidence.
 
     A name that is also a word, such as "fetch", is replaced only where the text uses it as a name.
 
@@ -139,21 +140,25 @@ def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
 
 
 def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
-    """Return `text` with a name between `before` and `after` replaced by `THIS_TOOL`."""
+    """Replace a name by `THIS_TOOL` wherever it stands between `before` and `after`."""
     parts = text.str.split(pl.concat_str(pl.lit(before), name, pl.lit(after)))
     return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
-    """Return whether `text` reports a failure without its cause."""
+    """Return an expression: whether a text reports a failure without its cause."""
     return text.str.contains(_UNINFORMATIVE)
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return whether the reply `text` hides (`masked`) or repeats (`repeated`) a stderr exception.
+    """Return whether a reply hides (`masked`) or repeats (`repeated`) an exception on stderr.
 
     Returns null if reply and exception are unrelated: the exception may have been handled, or may
     belong to another call.
+
+    Args:
+        text: the text of the reply.
+        exception: the exception on stderr, or null.
     """
     message = exception.str.extract(r"^(?:[A-Za-z_$][\w.$]*(?: \[[\w ]+\])?:\s+)?([^\n]*)", 1)
     text = pl.when(exception.is_not_null()).then(text)
@@ -166,8 +171,8 @@ def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 
 def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
-    """Return the reply, or the exception on stderr if the reply names no cause."""
-    reply_beside = pl.when(exception.is_not_null()).then(reply)  # few calls have one
+    """Return the reply or, if the reply names no cause, the exception on stderr."""
+    reply_beside = pl.when(exception.is_not_null()).then(reply)  # few calls have both
     return pl.when(is_uninformative(reply_beside)).then(exception).otherwise(reply)
 
 
@@ -177,10 +182,10 @@ def hides_exception(reply: str) -> bool:
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
-    """Return the text that rules examine: the reply's text with the exception on stderr.
+    """Return the text that rules examine: the reply's text, and the exception on stderr.
 
-    An exception replaces a text that hides it (a `ValueError` without its class), and is added to
-    a text that repeats it.
+    An exception replaces a text that hides it (a `ValueError` without its class), and is added to a
+    text that repeats it.
 
     Args:
         stripped: text of the reply after `strip_wrappers`.
@@ -197,17 +202,17 @@ def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.
 
 
 def strip_decoration(text: pl.Expr) -> pl.Expr:
-    """Return `text` without heading marks, bullets, quotes and symbols at its start."""
+    """Remove heading marks, bullets, quotes and symbols from the start of each text."""
     return text.str.replace(_DECORATIONS, "")
 
 
 def first_line(text: pl.Expr) -> pl.Expr:
-    """Return `text` up to its first line break."""
+    """Return each text up to its first line break."""
     return text.str.extract(r"^([^\r\n]*)", 1)
 
 
 def http_status(text: pl.Expr) -> pl.Expr:
-    """Return the HTTP error status next to a word such as "status" in `text`."""
+    """Return the HTTP error status that a text gives next to a word such as "status", or null."""
     head = text.str.head(HEAD)
     return pl.coalesce(head.str.extract(_STATUS, 1), head.str.extract(_STATUS_BY_NAME, 1)).cast(
         pl.Int32

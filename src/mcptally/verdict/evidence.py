@@ -1,4 +1,4 @@
-"""Computes evidence for the verdict from outside the reply.
+"""Computes evidence for the verdict from sources other than the reply.
 
 Two facts are known within a partition: how the call's recording ended, and which exception is on
 stderr. Three facts are counted per partition (`count_calls_per_minute`, `count_result_forms`) and
@@ -32,26 +32,26 @@ from mcptally.tables.stages import (
 from mcptally.verdict import error_text, hidden_errors, tool_kinds
 
 MINUTE_NS: Final = 60 * 10**9
-"""One minute in nanoseconds. Calls in the same and adjacent minutes are concurrent."""
+"""One minute in nanoseconds. Calls in the same minute, or in adjacent ones, are concurrent."""
 
 MIN_CONCURRENT: Final = 5
 """Number of concurrent calls to other tools below which `concurrent_failure_share` is null."""
 
 _FAILED: Final = (*MARKED_ERRORS, *UNANSWERED)
-"""Outcomes that count as failures in this module, which runs before hidden errors are found."""
+"""Outcomes that count as failures here: this module runs before hidden errors are found."""
 
 MIN_CALLS: Final = 5
-"""Number of calls below which a tool has no record (null)."""
+"""Number of calls below which a tool's record is null."""
 
 RECORD_SHARES: Final = (("seldom", 0.2), ("mostly", 0.95))
-"""Bands for the share of calls that returned a result, with upper limits. A higher share is
+"""Bands for the share of calls that returned a result, with their upper limits; a higher share is
 `always`."""
 
 _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
 
 class _ToolCounts(StageTable):
-    """The numbers of calls to a tool and to all tools of its server."""
+    """Numbers of calls to a tool, and to all tools of its server."""
 
     own_calls = Column(pl.Int64, "Calls to the tool at that time.")
     own_failed = Column(pl.Int64, "Of those, failed.")
@@ -59,7 +59,7 @@ class _ToolCounts(StageTable):
 
 
 def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame:
-    """Add `exit_code`, `signal` and `closed` to calls that were in flight when the recording ended.
+    """Add `exit_code`, `signal` and `closed` to calls in flight when the recording ended.
 
     A call was in flight if it has no reply and no later call by the same side has a reply. For all
     other calls, the three columns are null, because the recording's end does not explain them.
@@ -90,7 +90,7 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
 
 
 def _signal_number(text: str) -> int | None:
-    """Return the number of a signal, which transcripts contain as a number or a name."""
+    """Return the number of a signal, which a transcript gives as a number or a name."""
     value: Any = msgspec.json.decode(text)
     if isinstance(value, str):
         return signal.Signals[value] if value in signal.Signals.__members__ else None
@@ -98,7 +98,7 @@ def _signal_number(text: str) -> int | None:
 
 
 def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
-    """Count calls and failed calls by recording, server, minute and tool."""
+    """Count calls and failed calls for each recording, server, minute and tool."""
     return (
         calls.lazy()
         .filter((GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null())
@@ -113,7 +113,7 @@ def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the rows of `at` whose tool has at least one call that did not fail.
+    """Keep the rows of `at` about tools with at least one call that did not fail.
 
     A tool that always fails, for example because it does not exist, is not evidence of an outage.
 
@@ -129,7 +129,7 @@ def keep_working_tools(at: pl.DataFrame, counted: pl.DataFrame | None = None) ->
 
 
 def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.DataFrame:
-    """Count the results and failures of each tool in each recording: `ResultForms`.
+    """Count the results and failures of each tool in each recording, as `ResultForms`.
 
     Args:
         calls: `GatheredCalls`.
@@ -159,7 +159,7 @@ def count_result_forms(calls: pl.DataFrame, more: Mapping[str, pl.Expr]) -> pl.D
 def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> pl.DataFrame:
     """Add `concurrent_failure_share`, result counts, `tool_record` and `peer_record` to calls.
 
-    The records are `tool_record` and `peer_record` (of the server's other tools); see `record`.
+    `peer_record` is the record of the server's other tools; see `record`.
 
     Args:
         calls: the calls of a partition.
@@ -213,7 +213,7 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
 
 
 def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
-    """Return `Definitions` with the `kind` of each tool."""
+    """Add the `kind` of each tool to its definition."""
     kind = tool_kinds.kind(
         Definitions.tool.col, Definitions.description.col, Definitions.input_schema.col
     )
@@ -221,7 +221,7 @@ def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
 
 
 def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Add `tool_kind` to calls; if a tool's definition is unknown, use the arguments.
+    """Add `tool_kind` to calls; if a tool's definition is unknown, infer it from the arguments.
 
     Args:
         calls: `Validated`.
@@ -257,22 +257,22 @@ _DENIED: Final = (
     r"(?i)permission denied|\be(?:acces|perm|rofs)\b|operation not permitted|access is denied"
     r"|read-only file ?system|not write?able\b|errno 13\b"
 )
-"""Matches messages of an operating system that denied access to a file."""
+"""Matches messages of an operating system that denies access to a file."""
 _FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
-"""Matches values in the arguments' JSON text that may be paths."""
+"""Matches values in the JSON text of arguments that may be paths of files."""
 
 
 _DAMAGED: Final = (
     r"(?i)not a (?:valid )?zip|bad ?zip ?file|corrupt|\bdamaged\b|unexpected end of (?:file|data)"
 )
-"""Matches texts that call a file damaged."""
+"""Matches texts that say that a file is damaged."""
 
 _UNREADABLE: Final = (
     r"(?i)codec can't decode|invalid (?:start|continuation) byte|unterminated string"
     r"|expecting (?:value|property name|'[,:]' delimiter)|extra data: line"
     r"|unexpected (?:token|end of json|non-whitespace)|not valid (?:utf-?8|json)"
 )
-"""Matches messages of decoders and JSON parsers."""
+"""Matches messages of decoders and JSON parsers about data that they cannot read."""
 _UPSTREAM: Final = (
     r"(?i)econn(?:refused|reset)|connection (?:refused|reset|aborted)|server disconnected"
     r"|getaddrinfo|name resolution|max retries exceeded"
@@ -281,7 +281,7 @@ _UPSTREAM: Final = (
 
 
 class _Files(StageTable):
-    """A row per call and file in its arguments, where files were denied or damaged."""
+    """One row per pair of a call and a file in its arguments, if files were denied or damaged."""
 
     row = Column(pl.UInt32, "Number of the call.")
     recording = Judged.recording
@@ -363,9 +363,9 @@ def _flags(height: int, rows: pl.LazyFrame) -> pl.Series:
 
 
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:
-    """Return how often calls return a result: `never`, `seldom`, `mostly` or `always`.
+    """Return an expression for the band of a record: `never`, `seldom`, `mostly` or `always`.
 
-    The record is null for fewer than `MIN_CALLS` calls.
+    A record is how often calls return a result; it is null for fewer than `MIN_CALLS` calls.
 
     Args:
         worked: number of calls that returned a result.

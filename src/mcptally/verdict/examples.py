@@ -10,20 +10,21 @@ from mcptally.verdict import classify, facts, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
 
 _USUAL_FORM: Final = "usual"
-"""Key in an example of a hidden error; `json` means that the tool's other results are JSON."""
+"""Key in the example of a hidden error; the value `json` means that the tool's other results are
+JSON."""
 
 _OTHER_RESULTS: Final = 19
-"""Number of other results that the check adds to an example with a usual form."""
+"""Number of other results that the check adds to an example with the key `usual`."""
 
 _SHOWN: Final = 200
-"""Maximum characters of an example quoted in an error message."""
+"""Maximum number of characters of an example that an error message quotes."""
 
 Example = tuple[str, Any]
-"""`fires` or `silent`, and the text or table that the rule must match or must not match."""
+"""`fires` or `silent`, and the text or table that the rule must, or must not, match."""
 
 
 def examples(rule: TextRule) -> Iterator[Example]:
-    """Yield the examples of a rule."""
+    """Yield the examples of a rule: those it must match, then those it must not."""
     for kind in ("fires", "silent"):
         for example in getattr(rule, kind):
             yield kind, example
@@ -32,7 +33,7 @@ def examples(rule: TextRule) -> Iterator[Example]:
 def contradicted_failure_examples(
     rules: Sequence[VerdictRule],
 ) -> list[tuple[VerdictRule, Example]]:
-    """Return each rule about failures with the examples that it contradicts.
+    """Return pairs of a rule about failures and an example that it contradicts.
 
     An example is an error text, or a table with columns of a call (`facts.Inputs`).
 
@@ -43,7 +44,7 @@ def contradicted_failure_examples(
     calls = [_failed_call(rule, value) for rule, (_, value) in expected]
     if not calls:
         return []
-    # Evaluate all calls in one frame, which takes hardly longer than evaluating a single call.
+    # Evaluate all calls in one frame, which takes hardly longer than evaluating a single one.
     matched = set(classify.matching_rules(pl.concat(calls), rules).select("row", "rule").rows())
     return [
         (rule, example)
@@ -66,7 +67,7 @@ def contradicted_result_examples(
 
     Args:
         rule: the rule to check.
-        others: all rules; needed for `echo` rules, which overrule matches of other rules.
+        others: all rules; needed for `echo` rules, which overrule the matches of other rules.
 
     Raises:
         RuleError: an example is neither a text nor a table.
@@ -97,7 +98,7 @@ def check(
 
     Args:
         ruleset: all rules in force.
-        changed: the file's rows; disabled rules are not in `ruleset`.
+        changed: the rows in the file; disabled rules are not in `ruleset`.
         where: the file's name, for error messages.
 
     Raises:
@@ -126,7 +127,14 @@ def check(
 
 
 def _columns(rule: TextRule, example: Any, text: str, known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rule's example as columns; if it is a string, as the single column `text`."""
+    """Return a rule's example as a row; a string becomes the value of the column `text`.
+
+    Args:
+        rule: the rule.
+        example: a string, or a table with names of columns.
+        text: name of the column for a string.
+        known: the columns that a table may have.
+    """
     if isinstance(example, str):
         return {text: example}
     if not isinstance(example, Mapping):

@@ -26,7 +26,7 @@ from mcptally.verdict.rule_model import VerdictRule, status_in
 
 
 class Inputs(StageTable):
-    """The columns used by `judge`; a missing column counts as null."""
+    """The columns that `judge` reads; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -72,22 +72,24 @@ _WORDS: Final = {
     "lacks_argument": whose_words.lacks_argument,
     "own_default": whose_words.own_default,
 }
-"""Boolean fields of rules, and the functions that compute them for calls."""
+"""Maps Boolean fields of rules to the functions that compute them for calls."""
 
 FAST_MS: Final = 10
-"""Latency in milliseconds below which the server cannot have asked an internet service."""
+"""Latency in milliseconds below which the server cannot have asked a service on the internet."""
 
 TIME_LIMITS: Final = (5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600)
-"""Common time limits in seconds."""
+"""Common time limits of programs, in seconds."""
 
 ARGUMENT_VALUE: Final = r"""[:\[]\s*(?:"[^"\\]{3,80}"|-?[0-9]{3,})"""
-"""Matches values in the JSON of arguments that are rare enough to be recognised in a text."""
+"""Matches values in the JSON of arguments that are distinctive enough to be recognised in a text.
+"""
 
 MASKED_VALUES: Final = 3
-"""Maximum number of argument values, longest first, that are masked in a text."""
+"""Maximum number of argument values, longest first, that are masked in one text."""
 
 _MAX_NAME: Final = 1_000
-"""Length above which a tool's name is not searched for, because polars compiles each name."""
+"""Length in bytes above which a tool's name is not searched for, because polars compiles each name.
+"""
 _NAMED_TOOL: Final = pl.when(
     pl.concat_str(
         Inputs.error_text.col, Inputs.stderr_error.col, separator="\n", ignore_nulls=True
@@ -100,14 +102,14 @@ _Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the failed calls with all columns of `Inputs` and their row number `row`.
+    """Return the failed calls with all columns of `Inputs`, and with their row index `row`.
 
     Args:
         calls: some or all columns of `Inputs`.
         definitions: `Definitions` of the tools, if `calls` has no `input_schema`.
     """
     failed = _with_inputs(calls).with_row_index("row").filter(Inputs.outcome.col.is_in(FAILED))
-    # For a validated call, missing arguments are known to be empty.
+    # If a call was validated, missing arguments are known to be empty.
     were_validated = Inputs.input_schema_state.col.is_in(["valid", "invalid"])
     none_sent = pl.when(were_validated).then(pl.lit("{}"))
     failed = failed.with_columns(pl.coalesce(Inputs.arguments.col, none_sent))
@@ -127,7 +129,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
 
 
 def _with_inputs(calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return the columns of `Inputs`; missing columns are null."""
+    """Return the columns of `Inputs`; fill missing columns with null."""
     present = set(calls.columns)
     return calls.lazy().select(
         (pl.col(name) if name in present else pl.lit(None)).cast(dtype).alias(name)
@@ -139,15 +141,16 @@ class Facts(msgspec.Struct, frozen=True):
     """The distinct combinations of facts about failed calls."""
 
     kinds: pl.DataFrame
-    """One row per distinct combination of facts ("kind" of call)."""
+    """One row per distinct combination of facts (a "kind" of call)."""
     kind_of_row: _Numbers
-    """For each failed call, the row of its kind in `kinds`."""
+    """For each failed call, the row index of its kind in `kinds`."""
     matched: list[match.Rows | None]
-    """For each rule, the distinct texts that its patterns match; None without patterns."""
+    """For each rule, the indexes of the distinct texts that its patterns match; None if it has
+    none."""
     text_count: int
-    """The number of distinct texts."""
+    """Number of distinct texts."""
     masked: pl.Series
-    """The distinct masked texts for the text model; `kinds` has their numbers."""
+    """The distinct masked texts for the text model, to whose indexes `kinds` refers."""
 
 
 def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
@@ -155,7 +158,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
 
     Args:
         failed: the result of `failed_calls`.
-        chosen: the rules, by order.
+        chosen: the rules, in order of precedence.
     """
     text = [each.name for each in (_Facts.error_text, _Facts.stderr_error, _Facts.named_tool)]
     failed = failed.with_columns(named_tool=_NAMED_TOOL)
@@ -234,7 +237,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
     message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
-    # Without a message, other members of the JSON object may name the cause.
+    # If there is no message, other members of the JSON object may name the cause.
     message = pl.when(~error_text.is_uninformative(message)).then(message)
     return (
         distinct.lazy()
@@ -258,15 +261,15 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
 def matched_texts(
     calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
-    """Return, for each rule, the part of each call's text that the rule's patterns match.
+    """Return the parts of error texts that rules' patterns match.
 
     Args:
         calls: some or all columns of `Inputs`.
         chosen: the rules.
-        rows: maps rule ids to the calls whose text the rule matches.
+        rows: maps rule ids to the row indexes of the calls whose text the rule matches.
 
     Returns:
-        A mapping of rule ids to mappings from calls (rows) to the matched part of the text.
+        For each rule id, a map from the row index of a call to the matched part of its text.
     """
     columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
     inputs = _with_inputs(calls).select(*columns).pipe(run_query)
@@ -283,7 +286,7 @@ def matched_texts(
 
 
 def masked_texts(calls: pl.DataFrame) -> pl.Series:
-    """Return each call's text in the form that the text model uses.
+    """Return each call's text as the text model reads it: with names and values masked.
 
     Args:
         calls: some or all columns of `Inputs`.
@@ -294,7 +297,7 @@ def masked_texts(calls: pl.DataFrame) -> pl.Series:
 
 
 def _recording_end() -> pl.Expr:
-    """Return how the recording of a call without a response ended (`VerdictRule.end`)."""
+    """Return an expression: how the recording of an unanswered call ended (`VerdictRule.end`)."""
     return (
         pl.when(Inputs.signal.col.is_in([6, 8, 11]) | (Inputs.exit_code.col.is_in([-6, -8, -11])))
         .then(pl.lit("crashed"))
@@ -311,7 +314,7 @@ def _recording_end() -> pl.Expr:
 
 
 def _took_a_time_limit() -> pl.Expr:
-    """Return whether a call took slightly longer than one of `TIME_LIMITS`."""
+    """Return an expression: whether a call took slightly longer than one of `TIME_LIMITS`."""
     seconds = Inputs.latency_ms.col / 1000
     return pl.any_horizontal(
         (seconds - limit).is_between(0, max(0.3, 0.02 * limit)) for limit in TIME_LIMITS
@@ -319,7 +322,7 @@ def _took_a_time_limit() -> pl.Expr:
 
 
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
-    """Map each pair of field and pattern in the rules to a column name, such as `matches_0`."""
+    """Map each pair of a field and a pattern in the rules to a column name, such as `matches_0`."""
     tests = {("tool", rule.tool) for rule in chosen if rule.tool}
     tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
     tests |= {
@@ -335,11 +338,11 @@ def _column_matches(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return whether the column tested by `field` matches. Rows that no rule needs are False.
+    """Return, for each row, whether the column that `field` tests matches the pattern.
 
-    A rule needs the column only for rows whose text matches its patterns. Unknown arguments count
-    as a match of `arguments_unless`, because a rule with this field must not match calls with
-    unknown arguments.
+    A rule needs the column only for rows whose text matches its patterns; rows that no rule needs
+    are False. Unknown arguments count as a match of `arguments_unless`, because a rule with this
+    field must not match calls with unknown arguments.
     """
     rows = _rows_of_texts(
         frame,
@@ -366,9 +369,9 @@ def _quoted_from(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return the origin of the object that each text names (`VerdictRule.quotes`).
+    """Return the origin of the object that each row's text names (`VerdictRule.quotes`).
 
-    The origin is null if no rule with this condition matches the text.
+    The origin is null in rows where no rule that uses it matches the text.
     """
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
@@ -398,7 +401,10 @@ def _whose_words(
     chosen: tuple[VerdictRule, ...],
     matched: list[match.Rows | None],
 ) -> pl.Series:
-    """Return the column `name` of `_WORDS`; False if no rule that tests it matches the text."""
+    """Return the values of the column `name` of `_WORDS`.
+
+    The column is False in rows where no rule that uses it matches the text.
+    """
     rows = _rows_of_texts(
         frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
     )
@@ -410,7 +416,7 @@ def _whose_words(
 
 
 def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return `row` and `value` for each argument value (`ARGUMENT_VALUE`) that occurs in the text.
+    """Return `row` and `value` for each argument value (`ARGUMENT_VALUE`) that the text contains.
 
     Short values must be whole words in the text.
     """
@@ -435,13 +441,13 @@ def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
-    """Return each row's masked text (see `text_model`), without the caller's values.
+    """Return each row's masked text (see `text_model`), with the values of arguments removed.
 
     Args:
         frame: has `text` and `stripped`.
         named: the result of `_named_arguments`.
     """
-    # Mask longer values first, because a shorter value may be a part of a longer value.
+    # Mask longer values first, because a shorter value may be part of a longer one.
     longest = _Facts.value.col.unique().sort_by(
         _Facts.value.col.unique().str.len_bytes(), _Facts.value.col.unique(), descending=True
     )
@@ -475,7 +481,7 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
 
 
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the rows of `frame` whose text is in one of `matched`, where None means every text."""
+    """Return the indexes of rows whose text is in one of `matched`, where None means every text."""
     number = frame.get_column(_Facts.text.name).to_numpy()
     wanted = np.zeros(frame.get_column(_Facts.text.name).n_unique(), dtype=np.bool_)
     for texts in matched:
@@ -486,7 +492,7 @@ def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Nu
 def matching_kinds(
     facts: Facts, chosen: tuple[VerdictRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield, in order, each rule that matches any kind of call, and a mask of these kinds."""
+    """Yield each rule that matches any kind of call: its index, and a mask of these kinds."""
     columns = _call_pattern_columns(chosen)
     text_of_kind = facts.kinds.get_column(_Facts.text.name).to_numpy()
     tried = {
@@ -513,7 +519,7 @@ def matching_kinds(
 
 
 def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Iterator[pl.Expr]:
-    """Yield a rule's conditions other than its patterns."""
+    """Yield expressions for a rule's conditions other than its patterns."""
     for column, allowed in (
         ("outcome", rule.outcomes),
         ("error_code", rule.codes),

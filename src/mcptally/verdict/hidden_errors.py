@@ -20,15 +20,16 @@ FILES: Final = ("hidden.toml",)
 HEAD: Final = 1200
 """Number of characters that rules examine at the start of a text, where failures are reported."""
 TAIL: Final = 80
-"""Number of characters examined at the end of a longer text, where exit codes are reported."""
+"""Number of characters that rules examine at the end of a longer text, where exit codes are
+reported."""
 MAX_REPORT: Final = 2000
-"""Maximum characters that are kept of a text that reports a failure."""
+"""Maximum number of characters that are kept of a text that reports a failure."""
 THRESHOLD: Final = 50.0
-"""Lowest certainty, in percent, at which a result counts as a failure."""
+"""Certainty, in percent, from which a result counts as a hidden error."""
 MAX_INSIDE: Final = 4000
-"""Maximum characters of a text that is searched for embedded JSON."""
+"""Maximum length in characters of a text that is searched for embedded JSON."""
 MAX_ECHO: Final = 60
-"""Maximum characters of a line that is searched for in the arguments to detect an echo."""
+"""Maximum length in characters of the part of a line that is searched for in the arguments."""
 
 
 class HiddenErrors(StageTable):
@@ -44,17 +45,18 @@ class HiddenErrors(StageTable):
 
 
 USUAL_SHARE: Final = 0.8
-"""Minimum share of results in JSON for a tool that usually answers in JSON."""
+"""Share of JSON among a tool's results from which JSON is its usual form."""
 MIN_RESULTS: Final = 5
-"""Minimum number of known results for a tool to have a usual form."""
+"""Minimum number of known results from which a tool's usual form is determined."""
 MIN_ECHO: Final = 6
-"""Minimum length of an echoed line; shorter lines may occur in the arguments by chance."""
+"""Minimum length of a line that counts as an echo; shorter lines may occur in the arguments by
+chance."""
 
 _JSON: Final = r"""^\s*(?:\{\s*["}]|\[\s*[\[{"\]\d-])"""
 _JSON_INSIDE: Final = (
     r"\A(?:[^\n{\[]{0,100}[:\n]\s*)?(?:```\w*\s*)?([{\[][\s\S]*[}\]])\s*(?:```\s*)?\z"
 )
-"""Matches JSON in a code fence, or after a short line such as `API response: 422`."""
+"""Matches JSON that is in a code fence, or follows a short line such as `API response: 422`."""
 _MESSAGE_LINES: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:error\w*|errors|err\w*msg|message|msg|reason|details?|description|exception"
     r"|failure\w*|title|summary|result|text)(?:\[\])?(?:\.\w+)? = \"[^\n]+"
@@ -63,22 +65,21 @@ _MESSAGE_LINES: Final = (
 _STATUS_LINE: Final = (
     r"(?mi)^(?:\S*[.\]])?(?:http_?)?(?:status|code|status_?code) = \"?([45]\d\d)\b"
 )
-"""Matches a line `path = value` in which a status member has an HTTP error status."""
+"""Matches a line `path = value` in which a member for the status has an HTTP error status."""
 
 _SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
 
 _TEXT_NAME: Final = '"text":'
-"""Matches the name of the member with a content block's text, in a result's JSON."""
+"""Name of the member that contains a content block's text, in the JSON of a result."""
 _TEXT_VALUE: Final = r'^\s*"((?:[^"\\]|\\[ -~])+)'
 _LATER_CHARS: Final = 600
-"""Maximum characters kept of each text block after the first.
+"""Maximum number of characters that are kept of each text block after the first.
 
-The number is a repetition in a pattern, which takes 2 ms to compile.
-"""
+The number is a repetition in a pattern, which takes 2 ms to compile."""
 
 
 class Inputs(StageTable):
-    """The columns used by `find_hidden_errors`; a missing column counts as null."""
+    """The columns that `find_hidden_errors` reads; a missing column counts as null."""
 
     server = Judged.server
     text = Column(pl.String, "Text of the first block.")
@@ -90,14 +91,14 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and how many results of the tool in the archive have a text and are JSON."""
+    """The inputs, and how many of the tool's results in the archive have a text, and are JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json
 
 
 class _Blocks(_Results):
-    """One row per text block of a result, with the views that rules test."""
+    """One row per text block of a result, with the views of the text that rules test."""
 
     result = Column(pl.UInt32, "Row of the result.")
     is_json = Column(pl.Boolean, "Whether the text is JSON.")
@@ -114,7 +115,7 @@ READ: Final = tuple(
         *(_Results.results_seen, _Results.results_json),
     )
 )
-"""The columns of `_Results` that rules read, other than texts."""
+"""The columns of `_Results`, other than texts, that rules read."""
 
 
 @functools.cache
@@ -126,7 +127,7 @@ def hidden_error_rules() -> tuple[HiddenRule, ...]:
 def find_hidden_errors(
     calls: pl.DataFrame, ruleset: Sequence[HiddenRule] | None = None
 ) -> pl.DataFrame:
-    """Return which results report a failure: one row per row of `calls`, in the same order.
+    """Find the results that report a failure; return one row per row of `calls`, in order.
 
     Args:
         calls: results not marked as errors, with some or all columns of `Inputs`.
@@ -168,7 +169,7 @@ def find_hidden_errors(
 
 
 def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
-    """Return the beginnings of all text blocks except the first.
+    """Return an expression for the beginnings of all text blocks except the first.
 
     Args:
         response: the JSON of a result.
@@ -187,7 +188,7 @@ def later_texts(response: pl.Expr, count: pl.Expr) -> pl.Expr:
 
 
 def _blocks(results: pl.DataFrame) -> pl.DataFrame:
-    """Return `_Blocks`: the first block of each result, followed by all later blocks."""
+    """Return `_Blocks`: the first block of each result, and then all later blocks."""
     numbered = results.lazy().with_row_index("result")
     first = numbered.drop("later_texts")
     if results.get_column(_Results.later_texts.name).null_count() < results.height:
@@ -204,7 +205,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
         first.with_columns(is_json=is_json)
         .with_columns(
             prose=pl.when(~_Blocks.is_json.col).then("text"),
-            # Leave out overlong texts, to avoid copying them.
+            # Omit very long texts, to avoid copying them.
             parsed=pl.coalesce(
                 pl.when("is_json").then("text"),
                 pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
@@ -222,7 +223,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
-    """Return one row per rule, with its certainty and id, and a row of nulls for "no rule"."""
+    """Return one row per rule, with its certainty and id, and a last row of nulls for "no rule"."""
     rows = [
         (percent if rule.failure else round(100 - percent, 1), rule.id)
         for rule, percent in zip(chosen, certainty.certainty_percent(chosen), strict=True)
@@ -232,12 +233,12 @@ def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
 
 
 def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.LazyFrame:
-    """Count the results of each tool in `calls` and how many of them are JSON.
+    """Count the results of each tool, and how many of them are JSON.
 
     Args:
         calls: results with `server`, `tool` and `text`.
         by: further columns to group by.
-        more: further columns, and the conditions for the results that they count.
+        more: maps further columns to conditions for the results that they count.
 
     Returns:
         `seen` (results with a text), `json`, `all` and `more` per `server`, `tool` and `by`.
@@ -252,14 +253,14 @@ def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.Laz
 
 
 def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
-    """Return whether most results of a tool are JSON, so that prose is unusual."""
+    """Return an expression: whether most results of a tool are JSON, so that prose is unusual."""
     return (seen.fill_null(0) >= MIN_RESULTS) & (json >= USUAL_SHARE * seen.fill_null(0))
 
 
 def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the columns of `_Results`.
 
-    If `calls` lacks the columns with counts, the results in `calls` are counted.
+    If `calls` lacks the columns with counts, the results in `calls` themselves are counted.
     """
     if "results_seen" not in calls.columns:
         missing = [name for name in ("server", "tool") if name not in calls.columns]
@@ -294,7 +295,7 @@ class _ViewTexts(StageTable):
 
 
 class _ViewMatches:
-    """The distinct texts in one view of the blocks, and the rules that match them."""
+    """The distinct texts in one view of the blocks, and which rules match them."""
 
     def __init__(self, blocks: pl.DataFrame, column: str, rules: list[HiddenRule]) -> None:
         texts = blocks[[column]]
@@ -312,7 +313,7 @@ class _ViewMatches:
             )
             .with_columns(
                 start=error_text.strip_decoration(_Results.text.col),
-                # Compute the first line only if a rule tests it, because few rules do.
+                # Compute the first line only if one of the rules tests it, because few rules do.
                 **({"line": error_text.first_line(_Results.text.col)} if reads_line else {}),
             )
             .pipe(run_query)
@@ -336,7 +337,7 @@ class _ViewMatches:
         self._matched = {rule.id: rows for rule, rows in zip(rules, matched, strict=True)}
 
     def blocks(self, rule: HiddenRule) -> match.Mask | None:
-        """Return a mask of the blocks whose text `rule` matches; None if no text matches."""
+        """Return a mask of the blocks whose text a rule matches, or None if no text matches."""
         rows = self._matched[rule.id]
         if rows is not None and not len(rows):
             return None
@@ -348,7 +349,7 @@ class _ViewMatches:
         return mask
 
     def _short_enough(self, rule: TextRule) -> match.Mask | None:
-        """Return which texts are within the rule's size limits; None without limits."""
+        """Return a mask of the texts within the rule's size limits, or None if it has none."""
         limits = {"lines": rule.lines, "chars": rule.chars} if isinstance(rule, HiddenRule) else {}
         masks = [(self._sizes[name] <= limit).to_numpy() for name, limit in limits.items() if limit]
         return np.logical_and.reduce(masks) if masks else None
@@ -357,7 +358,7 @@ class _ViewMatches:
 def _matching_blocks(
     blocks: pl.DataFrame, chosen: tuple[HiddenRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield, in order, each rule that matches any block, and a mask of these blocks.
+    """Yield each rule that matches any block: its index, and a mask of these blocks.
 
     Rules with `echo` are left out, because `_apply_echo_rule` applies them.
     """
@@ -381,7 +382,7 @@ def _matching_blocks(
 
 
 def _contains(values: pl.Series, mask: match.Mask, pattern: str) -> match.Mask:
-    """Return, for each value selected by `mask`, whether it contains the pattern."""
+    """Return a mask of the values that are selected by `mask` and match the pattern."""
     tested = values.filter(series_from_numpy(mask)).to_frame("value")
     contains = pl.col("value").str.contains(match.alternation([pattern])).fill_null(value=False)
     found: match.Mask = tested.select(contains)["value"].to_numpy()
@@ -413,7 +414,8 @@ def _apply_echo_rule(
             text=text.str.strip_chars(),
             arguments=_Results.arguments.col.str.replace_all('\\"', '"', literal=True),
         )
-        # Few first lines are in the arguments. Search only for the second lines of these texts.
+        # Few first lines occur in the arguments. Search for the second line only if the first line
+        # does.
         .with_columns(line=text.str.head(MAX_ECHO).str.extract(r"^([^\r\n]*)", 1))
         .filter(echoed)
         .with_columns(first_is_long=is_long)

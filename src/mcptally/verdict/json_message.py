@@ -1,4 +1,4 @@
-"""Extracts messages from error texts that are JSON objects; skips data, hints and input."""
+"""Extracts the messages from error texts that are JSON objects; skips data, hints and input."""
 
 import re
 from collections.abc import Iterator
@@ -8,21 +8,22 @@ import msgspec
 import polars as pl
 
 MAX_TEXT: Final = 20_000
-"""Maximum characters of a text that is parsed; longer texts are data that contain an error."""
+"""Maximum length in characters of a text that is parsed; longer texts are data that contain an
+error."""
 MAX_DEPTH: Final = 4
-"""Maximum nesting that is searched."""
+"""Maximum depth at which a value is searched for messages."""
 MAX_ITEMS: Final = 20
-"""Maximum number of list items that are searched."""
+"""Maximum number of items of a list that are searched for messages."""
 
 _MESSAGE: Final = re.compile(
     r"(?i)(?:\w+_)?(?:errors?|err|message|msg|reason|details?|description|exception|cause|failure"
     r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description))?\Z"
 )
-"""Matches members that contain messages."""
+"""Matches the names of members that contain messages."""
 _CONTAINER: Final = re.compile(r"(?i)(?:data|results?|response|content|body|structuredContent)\Z")
-"""Matches members whose value is searched for messages if it is an object or a list."""
+"""Matches the names of members whose object or list is searched for messages."""
 _CODE: Final = re.compile(r"(?i)(?:error_?)?(?:code|type|name|kind|class|category|status)\Z")
-"""Matches members that contain the name of an error."""
+"""Matches the names of members that contain the name of an error."""
 _IDENTIFIER: Final = re.compile(r"[A-Za-z]\w*(?:[.-]\w+)*\Z")
 _UNINFORMATIVE: Final = frozenset({"error", "fail", "failed", "failure", "exception", "unknown"})
 _MEMBER: Final = re.compile(r'"([A-Za-z_]\w{0,40})"\s*:\s*"((?:[^"\\]|\\.)*)(?:"|\Z)')
@@ -30,7 +31,7 @@ _DECODER: Final = msgspec.json.Decoder()
 
 
 def messages(texts: pl.Series) -> pl.Series:
-    """Return the messages in each text that is a JSON object, one per line; null for other text.
+    """Return the messages in each text that is a JSON object, one per line; null for other texts.
 
     Error names follow the messages. In truncated JSON, all strings are searched.
     """
@@ -39,7 +40,7 @@ def messages(texts: pl.Series) -> pl.Series:
 
 
 def _messages(text: str) -> str | None:
-    """Return the messages in one JSON text, one per line; None without messages."""
+    """Return the messages in one JSON text, one per line, or None if it has none."""
     if len(text) > MAX_TEXT:
         return None
     try:
@@ -50,7 +51,8 @@ def _messages(text: str) -> str | None:
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
     if all(map(_is_name, found)):
-        # Also add the separate words, because underscores are not word boundaries for patterns.
+        # Also add the words separately, because patterns do not treat underscores as word
+        # boundaries.
         found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
@@ -60,9 +62,9 @@ def _is_name(line: str) -> bool:
 
 
 def _unescaped(string: str) -> str:
-    """Return a JSON string without escapes.
+    """Resolve the escapes in a JSON string.
 
-    If it is truncated within an escape, return it unchanged.
+    A string that is truncated within an escape is returned unchanged.
     """
     try:
         text: str = _DECODER.decode(f'"{string}"'.encode("utf-8", "surrogatepass"))
@@ -72,7 +74,7 @@ def _unescaped(string: str) -> str:
 
 
 def _strings(value: Any, depth: int) -> Iterator[str]:
-    """Yield the messages and error names in `value`."""
+    """Yield the messages and the error names in a value."""
     if depth > MAX_DEPTH:
         return
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Writes JSON texts as lines `path = value` for patterns to match.
+"""Writes JSON texts as lines `path = value`, so that patterns can match them.
 
 `{"ok": false, "items": [{"error": "no"}]}` becomes `ok = false` and `items[].error = "no"`. A key
 that is not a plain word becomes `*`. Strings that contain JSON are parsed too, because servers nest
@@ -17,18 +17,19 @@ import polars as pl
 from mcptally.tables.queries import run_query
 
 MAX_LINES: Final = 160
-"""Maximum lines written per text. Envelopes report failures at the start."""
+"""Maximum number of lines written for a text. Envelopes report failures at the start."""
 MAX_DEPTH: Final = 6
-"""Maximum nesting that is written."""
+"""Maximum depth of values that are written."""
 MAX_STRING: Final = 400
-"""Maximum characters written per string."""
+"""Maximum number of characters that are written of a string."""
 MAX_TEXT: Final = 200_000
-"""Maximum characters of a text that is parsed; longer texts contain data, not an error."""
+"""Maximum length in characters of a text that is parsed; longer texts contain data, not an error.
+"""
 
 _WORD: Final = re.compile(r"[A-Za-z_$][\w$-]{0,40}\Z")
 _PAIR: Final = re.compile(
     r'"([A-Za-z_]\w{0,40})"\s*:\s*'
-    # The first alternative matches strings without escapes, and is faster.
+    # The first alternative matches strings without escapes, and is faster than the second.
     r'("[^"\\]{0,400}"|"(?:[^"\\]|\\.){0,400}"?|true|false|null|-?\d+)'
 )
 _DECODER: Final = msgspec.json.Decoder()
@@ -47,13 +48,13 @@ LIKELY: Final = (
     ),
     r"(?i)\b(?:ok|code|why|info)\b|^\{\s*\"\w{2,12}\"\s*:\s*false\s*\}",
 )
-"""Matches certain words; a text is parsed only if it contains one of them.
+"""Patterns for certain words; a text is parsed only if at least one of the patterns matches.
 
-Two patterns, because a single one with `\\b` and all words takes thirty times as long."""
+There are two patterns because a single one with `\\b` and all words takes thirty times as long."""
 
 
 def lines(texts: pl.Series) -> pl.Series:
-    """Return each text's lines; an empty string if it is not JSON or does not match `LIKELY`."""
+    """Return the lines of each text; empty if it is not JSON or does not match `LIKELY`."""
     text = pl.col("text")
     words, whole_words = map(text.str.head(4000).str.contains, LIKELY)
     frame = texts.to_frame("text")
@@ -66,7 +67,7 @@ def lines(texts: pl.Series) -> pl.Series:
         .pipe(run_query)
         .get_column("text")
     )
-    # Pass bytes, because the decoder would encode non-ASCII text again.
+    # Pass bytes, because the decoder would have to encode non-ASCII text again.
     written = pl.Series([_written(text) for text in likely.cast(pl.Binary)], dtype=pl.String)
     known = pl.LazyFrame({"text": likely, "lines": written})
     return (
@@ -79,8 +80,8 @@ def lines(texts: pl.Series) -> pl.Series:
 
 
 def _written(text: bytes) -> str:
-    """Return the lines `path = value` for one text."""
-    # Decode only texts that end with a bracket; all other texts are truncated.
+    """Return the lines `path = value` for one JSON text."""
+    # Decode only texts that end with a closing bracket; all other texts are truncated.
     if text.rstrip().endswith(_CLOSES_BYTES):
         try:
             value = _DECODER.decode(text)
@@ -96,7 +97,7 @@ def _written(text: bytes) -> str:
 
 
 def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
-    """Append the lines of `value` to `written`.
+    """Append the lines for `value` to `written`.
 
     The scalars of a level precede its nested values, because a status is next to the data, not
     inside.
@@ -132,7 +133,7 @@ def _write(path: str, value: Any, depth: int, written: list[str]) -> None:
 
 
 def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
-    """Return the path and value of each member or item."""
+    """Yield the path and the value of each member or item."""
     if isinstance(value, list):
         return zip(itertools.repeat(f"{path}[]"), value[:MAX_LINES])
     return zip(_paths(path, tuple(value)), value.values(), strict=True)
@@ -140,7 +141,10 @@ def _children(path: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[st
 
 @functools.lru_cache(maxsize=256)
 def _paths(path: str, keys: tuple[str, ...]) -> list[str]:
-    """Return the path of each member of an object, cached: table rows have the same members."""
+    """Return the path of each member of an object.
+
+    The result is cached, because the rows of a table have the same members.
+    """
     names = [key if _WORD.match(key) else "*" for key in keys]
     return [f"{path}.{name}" for name in names] if path else names
 

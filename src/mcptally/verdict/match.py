@@ -23,13 +23,13 @@ from mcptally.tables.queries import run_query
 from mcptally.verdict.rule_model import TextRule
 
 Rows: TypeAlias = npt.NDArray[np.int64]
-"""Row numbers, ascending."""
+"""Row indexes in ascending order."""
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _KNOWS_LETTERS: Final = re.compile(r"\\[bBwW]")
 _BEYOND_ASCII: Final = r"[^\x00-\x7F\pP\pS\pZ]"
 _AT_ONCE: Final = 4096
-"""Number of texts that are searched for keywords at once, to limit memory."""
+"""Number of texts that are searched for keywords together, to limit memory."""
 
 
 def match_rules(
@@ -47,7 +47,7 @@ def match_rules(
         texts: distinct texts, without nulls.
         starts: the texts for rules with `where = "start"`, one per row of `texts`.
         lines: the first lines of `texts`; needed if a rule has `where = "first_line"`.
-        within: returns the rows that a rule may match; None for all.
+        within: returns the rows that a rule may match; None for all rows.
     """
     whole_texts = _Texts(texts)
     places = {"anywhere": whole_texts, "start": _Texts(starts)}
@@ -72,14 +72,14 @@ def match_rules(
 
 
 def _keywords_of(rule: TextRule) -> Sequence[tuple[str, ...]]:
-    """Return the keywords of each pattern in `matches`."""
+    """Return, for each pattern in the rule's `matches`, its keywords."""
     return rule.keywords or [()] * len(rule.matches)
 
 
 def _matching(
     rule: TextRule, candidates: Sequence[Rows | None], texts: "_Texts", tried: Mask
 ) -> Rows:
-    """Return the rows among `tried` that match one of the rule's patterns."""
+    """Return the rows, among those in the mask `tried`, that match one of the rule's patterns."""
     start = rule.where == "start"
     found = [np.zeros(0, dtype=np.int64)]
     without_keywords = []
@@ -96,12 +96,12 @@ def _matching(
 
 
 def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
-    """Return a regular expression that matches any of `patterns`, ignoring case."""
+    """Join patterns to one regular expression that matches any of them, ignoring case."""
     return f"(?i){'^' if start else ''}(?:{'|'.join(patterns)})"
 
 
 def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = False) -> pl.Series:
-    """Return the first match of `patterns` in each text; null if there is no match."""
+    """Return the part of each text that matches one of the patterns; null if none matches."""
     regex = f"(?P<found>{alternation(patterns, start=start)})"
     if all(map(uses_re2, patterns)):
         column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())
@@ -112,14 +112,14 @@ def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = Fals
 
 
 def uses_re2(pattern: str) -> bool:
-    r"""Return whether a pattern is for RE2, whose `\b` and `\w` know only ASCII letters."""
+    r"""Return whether a pattern can run on RE2, whose `\b` and `\w` know only ASCII letters."""
     if pattern.isascii() or not _KNOWS_LETTERS.search(pattern):
         return True
     return not any(char.isalpha() and not char.isascii() for char in pattern)
 
 
 class _Texts:
-    """A column of texts, and the search for patterns in some of its rows."""
+    """A column of texts whose rows can be searched for patterns."""
 
     def __init__(self, texts: pl.Series) -> None:
         self.texts = texts
@@ -130,7 +130,7 @@ class _Texts:
 
     @functools.cached_property
     def _beyond_ascii(self) -> Mask:
-        """Return whether each text has non-ASCII letters, digits or marks."""
+        """Mask of the texts that contain non-ASCII letters, digits or marks."""
         return self._search_by_re2(np.arange(len(self.texts)), _BEYOND_ASCII)
 
     def contain(self, rows: Rows, patterns: Sequence[str], *, start: bool = False) -> Mask:
@@ -138,7 +138,7 @@ class _Texts:
         if not len(rows):
             return np.zeros(0, dtype=np.bool_)
         others = [pattern for pattern in patterns if not uses_re2(pattern)]
-        # On texts without non-ASCII letters, the two engines agree.
+        # On texts without non-ASCII letters, both engines give the same results.
         left = np.flatnonzero(self._beyond_ascii[rows]) if others else np.zeros(0, dtype=np.int64)
         matched = self._search_by_re2(rows, alternation(patterns, start=start))
         if len(left):
@@ -167,9 +167,9 @@ class _Texts:
 
 
 def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[Rows | None]:
-    """Return, for each list of `keywords`, the rows that contain one of its words.
+    """Return, for each list of keywords, the rows that contain at least one of them.
 
-    The result for a list without words is None.
+    The result for an empty list is None.
     """
     words, owners = _numbered(tuple(keywords))
     parts = [
@@ -187,7 +187,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
 
 
 def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `owner` (a keyword list) for each text that contains one of its keywords."""
+    """Return a row for each text (`row`) and keyword list (`owner`) with a keyword in the text."""
     lower = pl.col("text").str.to_lowercase()
     return (
         texts.to_frame("text")

@@ -31,7 +31,7 @@ _UNQUOTED: Final = (
     r"|log|html|tmpl|j2|so|dll|dat|pkl|npz|gguf|pt|csv|tsv|txt|xml))\b"
     r"|^((?-i:[\w.+-])+): (?:command not found|not found$|no such file or directory)"
 )
-"""Matches a column, a path, a program's file, or a program named by a shell."""
+"""Matches the name of a column, a path, the file of a program, or a program that a shell names."""
 _DONE: Final = (
     r"(?:started|initiali[sz]ed|loaded|opened|mounted|spawned|launched|booted|compiled|allocated"
     r"|instantiated|bound|rendered|refreshed|acquired|written|flushed|serialized|restored|decrypted)"
@@ -56,24 +56,25 @@ _COMPONENT: Final = (
     r"|service account|accounts?|history|language server|web ?hook|converter|renderer|environment"
     r"|profile|proxy|worker|provider|client|graph|memory)\b"
 )
-"""Matches a missing or unusable object, or a word for a component of a server."""
+"""Matches the name of an object that is missing or unusable, or a word for a component of a server.
+"""
 _ALIASES: Final = {"database": "db", "directory": "dir"}
 _STEM: Final = 4
-"""Number of first letters of a component's name that a call must contain in order to mention the
-component."""
+"""Number of letters at the start of a component's name that must occur in a call for the call to
+mention the component."""
 _LAST_PART: Final = r"[/\\]([^/\\]{2,}?|\d)(?:\.[0-9A-Za-z_[^\x00-\x7f]]{1,8})?[/\\]?$"
-r"""Matches a path's last component, without its suffix. Eight copies of `\w` take 1 ms to
-compile."""
+r"""Matches a path's last component, without its suffix. Eight copies of `\w` take 1 ms to compile.
+"""
 _VALUE: Final = r"""(?:"[^"\\]{3,200}"|[-\d.]{2,})\s*[,\]}]"""
-"""Matches a string or number among JSON values, but not a key, which a colon follows."""
+"""Matches a string or number that is a value in JSON, not a key, which a colon follows."""
 _NUMBER: Final = r"^\d{1,3}$"
-"""Matches a quoted number. A quoted number is often a code; the object is then a name or path after
-it."""
+"""Matches a quoted number. It is often a code; the object is then a name or path after the number.
+"""
 LONG: Final = 16
-"""Length above which names are not compared word by word: long names are not part of other words by
+"""Length above which names are not compared word by word: long names do not occur in other words by
 chance, finding words is slow, and texts may truncate names."""
 _MAX_BYTES: Final = 4096
-"""Size of arguments above which no names are compared word by word."""
+"""Size of arguments in bytes above which no names are compared word by word."""
 _BETWEEN_WORDS: Final = r"(?:\\[nrtbf]|[^\p{L}\p{N}])+"
 _PLAIN: Final = r"^[ -!#-\[\]-~]+$"
 """Matches objects without characters that JSON may escape. Other objects might not be found in
@@ -92,7 +93,7 @@ class _Objects(StageTable):
 
 
 class _Named(_Objects):
-    """One row per text and distinct arguments of its calls."""
+    """One row per pair of such a text and distinct arguments of its calls."""
 
     arguments = Judged.arguments
     key = Column(pl.UInt64, "Hash of the arguments.")
@@ -117,7 +118,7 @@ class _Components(StageTable):
 
 
 def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return whose object each call's text names: `caller`, `server`, or null if unknown.
+    """Return where the object in each call's text comes from: `caller`, `server` or null (unknown).
 
     The caller named the object if the arguments contain the object or the last part of its path, or
     if the object contains an argument's value. The object is the name after SQLite's "no such",
@@ -126,7 +127,7 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`) and `arguments` (JSON).
+        calls: `text` (row index in `texts`) and `arguments` (JSON).
     """
     objects = _objects(texts)
     if not objects.height:
@@ -163,14 +164,14 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return, for each call, whether the call does not mention the component that its text names.
+    """Return, for each call, whether its text names a component that the call does not mention.
 
     A call mentions a component if its arguments or the tool's name contain the beginning of the
     word. The result is False without arguments, and for texts that name no component.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`), `arguments` (JSON) and `tool`.
+        calls: `text` (row index in `texts`), `arguments` (JSON) and `tool`.
     """
     numbers = calls.get_column(_Objects.text.name).unique()
     word = pl.coalesce("^part_.*$").str.to_lowercase()
@@ -204,7 +205,7 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
 
 
 def as_words(text: pl.Expr) -> pl.Expr:
-    """Return the letters and digits of `text` in lower case, with a space around each word.
+    """Return each text's letters and digits in lower case, with a space around every word.
 
     In this form, a text contains another text only if it contains the same words in sequence.
     """
@@ -213,7 +214,7 @@ def as_words(text: pl.Expr) -> pl.Expr:
 
 
 def _is_named(named: pl.DataFrame) -> pl.Series:
-    """Return which objects are in the arguments; short objects are compared word by word."""
+    """Return a mask of the objects in the arguments; short objects are compared word by word."""
     words = pl.col("words")
     found = (
         named.lazy()
@@ -233,13 +234,13 @@ def _is_named(named: pl.DataFrame) -> pl.Series:
 
 
 def _name(text: pl.Expr) -> pl.Expr:
-    """Return the words of a name; empty if it has neither letters nor digits."""
+    """Return the words of a name; empty if the name has neither letters nor digits."""
     words = as_words(text)
     return pl.when(words.str.strip_chars(" ") == "").then(pl.lit("")).otherwise(words)
 
 
 def _objects(texts: pl.Series) -> pl.DataFrame:
-    """Return the objects in the texts that name one."""
+    """Return one row per text that names an object."""
     whole, quoted = _Components.whole.col, _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
     unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)
@@ -270,9 +271,9 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
 
 
 def _has_value(named: pl.DataFrame) -> pl.Series:
-    """Return which objects contain an argument's value.
+    """Return a mask of the objects that contain an argument's value.
 
-    The result is False if `is_named` is true.
+    The mask is False where `is_named` is true.
     """
     found = (
         named.lazy()

@@ -23,7 +23,7 @@ from mcptally.verdict import tool_kinds
 _DESCRIPTIVE: Final = frozenset(
     {"id", "title", "source", "note", "order", "kept_for", "fires", "silent"}
 )
-"""Fields that can change without invalidating a rule's measured counts."""
+"""Fields that may change without making a rule's measured counts invalid."""
 
 _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
@@ -31,7 +31,7 @@ _BESIDE_TEXT: Final = (
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
     *("fast", "denied_before", "works_otherwise", "asks_upstream"),
 )
-"""Fields of rules about failures that test facts outside the text."""
+"""Fields of rules about failures that test facts other than the text."""
 
 PLACES: Final = ("anywhere", "start", "first_line")
 QUOTES: Final = ("caller", "server", "component")
@@ -43,42 +43,42 @@ _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
 class TextRule(rules.Rule, frozen=True, kw_only=True):
-    """A condition on a reply's text and on facts about its call."""
+    """A condition on the text of a reply and on facts about its call."""
 
     order: int
     """Precedence among matching rules, lowest first. For a rule about failures, `order` also
     determines the tier (`weighing.TIERS`)."""
     matches: tuple[str, ...] = ()
-    """One of these patterns must match; if empty, the rule does not test the text."""
+    """Patterns, one of which must match; if empty, the rule does not test the text."""
     keywords: tuple[tuple[str, ...], ...] = ()
-    """For each pattern in `matches`, lower-case words; every matching text contains at least one
-    of them. Only texts with such a word are searched; for a pattern without words, all texts are
-    searched."""
+    """For each pattern in `matches`, lower-case words, at least one of which occurs in every
+    matching text. Only texts with such a word are searched; for a pattern without words, all texts
+    are searched."""
     words: str = ""
-    """A word class in verdict/languages.toml, whose words in all languages are added to
+    """Name of a word class in verdict/languages.toml, whose words in all languages are added to
     `matches`."""
     also: tuple[str, ...] = ()
-    """If given, one of these patterns must also match."""
+    """Patterns, one of which must match too; if empty, there is no such condition."""
     unless: tuple[str, ...] = ()
-    """None of these patterns may match."""
+    """Patterns, none of which may match."""
     where: str = "anywhere"
-    """Where `matches` apply: `anywhere`, at the `start` (after wrappers such as "Error executing
-    tool x:"), or to the `first_line`."""
+    """Which part of the text `matches` must match: `anywhere`, at the `start` (after wrappers such
+    as "Error executing tool x:"), or the `first_line`."""
     tool: str = ""
-    """A pattern that the tool's name must match."""
+    """Pattern that the tool's name must match."""
     tool_kind: tuple[str, ...] = ()
-    """Kinds of the tool (`tool_kinds.KINDS`)."""
+    """Kinds of tools (`tool_kinds.KINDS`), one of which the tool must have."""
     arguments: str = ""
-    """A pattern that the JSON text of the arguments must match."""
+    """Pattern that the JSON text of the arguments must match."""
     hits: float = 0
-    """Number of labelled calls that the rule decided (rules/measured.json)."""
+    """Number of labelled calls on which the rule decided (rules/measured.json)."""
     right: float = 0
-    """Number of the rule's decisions that agreed with the label."""
+    """Number of these decisions that agreed with the label."""
     disabled: bool = False
-    """Whether a user's file removes the rule with this id."""
+    """Whether a user's file disables the rule with this id."""
 
     def __post_init__(self) -> None:
-        """Check `where`, `keywords` and the measured counts."""
+        """Check `where`, `tool_kind`, `keywords` and the measured counts."""
         _check_choice(self, "where", self.where, PLACES)
         for kind in self.tool_kind:
             _check_choice(self, "tool_kind", kind, tool_kinds.KINDS)
@@ -100,19 +100,19 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     verdict: str
     reason: str
     fault: str = ""
-    """The party at fault, or `unknown`; if empty, the party in `tables.outcomes.REASONS`."""
+    """The party at fault, or `unknown`; if empty, the reason's party in `tables.outcomes.REASONS`.
+    """
     retryable: str = ""
     outcomes: tuple[str, ...] = ()
     codes: tuple[int, ...] = ()
-    """JSON-RPC error codes."""
+    """JSON-RPC error codes, one of which the call must have."""
     statuses: tuple[str, ...] = ()
-    """HTTP statuses of the reply, or in the text next to a word such as "status".
-
+    """HTTP statuses, one of which the reply must have, or its text next to a word such as "status".
     Each is a single status ("404") or a range ("500-599")."""
     schema: tuple[str, ...] = ()
-    """Values of `input_schema_state`: the result of validating the arguments."""
+    """Values of `input_schema_state`, the result of validating the arguments."""
     end: tuple[str, ...] = ()
-    """How the recording ended: `crashed`, `killed`, `exited`, `closed`, `unknown`."""
+    """How the recording ended: `crashed`, `killed`, `exited`, `closed` or `unknown`."""
     quotes: str = ""
     """Origin of the object that the text names: `caller` if the arguments name it, else `server`
     (`named_object.source`). The object is the first quoted word, else a path; `component` means
@@ -120,26 +120,27 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     call does not mention. Rules with `quotes` never match texts without an object, or calls with
     unknown arguments."""
     arguments_unless: str = ""
-    """A pattern that the JSON text of the arguments must not match. A rule with this field never
+    """Pattern that the JSON text of the arguments must not match. A rule with this field never
     matches calls with unknown arguments."""
     outage: float = 0
-    """Minimum share of the server's other calls that failed at that time."""
+    """Minimum share of failures among the server's other calls at that time."""
     names_argument: bool = False
-    """Only match texts that contain an argument value (`facts.ARGUMENT_VALUE`)."""
+    """Only match texts that contain the value of an argument (`facts.ARGUMENT_VALUE`)."""
     stack_trace: str = ""
-    """Only match calls during which the server wrote a stack trace to stderr, and whose text masks
-    the exception (`masked`) or has its message (`repeated`)."""
+    """Only match calls during which the server wrote a stack trace to stderr, and whose text hides
+    the exception (`masked`) or repeats its message (`repeated`)."""
     tool_record: tuple[str, ...] = ()
-    """How often the tool returns a result in the archive: `never`, `seldom`, `mostly`, `always`."""
+    """How often the tool returns a result in the archive: `never`, `seldom`, `mostly` or `always`.
+    """
     peer_record: tuple[str, ...] = ()
-    """How often the server's other tools return a result; values as in `tool_record`."""
+    """How often the server's other tools return a result, with the same values as `tool_record`."""
     offered: bool = False
     """Only match texts about a missing program that the tool's schema offers
     (`whose_words.offered`)."""
     in_code: bool = False
-    """Only match texts about a name in the caller's program (`whose_words.in_code`)."""
+    """Only match texts about a name in the caller's own program (`whose_words.in_code`)."""
     foreign_field: bool = False
-    """Only match validator texts about a field that is in neither the arguments nor the schema
+    """Only match texts of validators about a field that is in neither the arguments nor the schema
     (`whose_words.foreign_field`)."""
     lacks_argument: bool = False
     """Only match texts that ask for an argument that is in the schema but missing from the call
@@ -148,33 +149,32 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     """Only match texts that reject an argument that is missing from the call and has a default
     (`whose_words.own_default`)."""
     time_limit: bool = False
-    """Only match calls that took slightly longer than a common limit (`facts.TIME_LIMITS`)."""
+    """Only match calls that took slightly longer than a common time limit (`facts.TIME_LIMITS`)."""
     fast: bool = False
-    """Only match calls that were answered within `facts.FAST_MS`."""
+    """Only match calls that were answered in less than `facts.FAST_MS`."""
     denied_before: bool = False
-    """Only match texts about a file in the arguments to which the server was denied access earlier
+    """Only match texts about a file in the arguments to which the server was earlier denied access
     (`evidence.add_file_facts`)."""
     works_otherwise: bool = False
-    """Only match texts about a damaged file with which other calls work."""
+    """Only match texts about a damaged file, if other calls work with the file."""
     asks_upstream: bool = False
-    """Only match texts about undecodable data if another call to the tool in the recording failed
-    with an HTTP status or a broken connection."""
+    """Only match texts about data that cannot be decoded, if another call to the tool in the
+    recording failed with an HTTP status or a broken connection."""
     overrules: bool = False
-    """Whether rules about the text with a higher `order` are not weighed, because this rule
-    identifies the origin of the text."""
+    """Whether this rule identifies the origin of the text, so that rules about the text with a
+    higher `order` are not weighed."""
     decides: bool = False
-    """Whether the rule decides alone if it is the first match."""
+    """Whether the rule decides alone if it is the first rule that matches."""
     kept_for: str = ""
-    """Why the rule exists although no verdict on a labelled call needs it.
+    """Why the rule exists although no verdict on a labelled call depends on it.
 
     The rule covers texts of a `product`, library or runtime; a text defined by a `specification`; a
     `language` with few or no labels; a known class of `mistakes`; or the `context` of calls, which
-    most labels lack. `fit` means that the model is worse without the rule.
-    """
+    most labels lack. `fit` means that the model is worse without the rule."""
 
     @property
     def tests_more_than_text(self) -> bool:
-        """Whether the condition tests more than the text and the outcome."""
+        """Whether the rule's condition tests more than the text and the outcome."""
         return any(getattr(self, name) for name in _BESIDE_TEXT)
 
     def __post_init__(self) -> None:
@@ -201,25 +201,26 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
 
 
 class HiddenRule(TextRule, frozen=True, kw_only=True):
-    """A rule that decides whether a result that is not marked as an error reports a failure."""
+    """A rule that decides whether a result not marked as an error reports a failure."""
 
     failure: bool = True
-    """False if the text only looks like a failure (for example, the content of a log file)."""
+    """False if the text only looks like a failure (for example, because it is the content of a log
+    file)."""
     view: str = "text"
     """`text`, or `json` for the lines `path = value` of a JSON text or of structuredContent."""
     lines: int = 0
-    """Maximum number of lines in the text; 0 means no limit."""
+    """Maximum number of lines that the text may have; 0 means no limit."""
     chars: int = 0
-    """Maximum number of characters in the text; 0 means no limit."""
+    """Maximum number of characters that the text may have; 0 means no limit."""
     unusual: bool = False
-    """Only match if the text is prose and nearly all of the tool's results are JSON."""
+    """Only match if the text is prose, although nearly all of the tool's results are JSON."""
     unless_kind: tuple[str, ...] = ()
-    """Kinds of tools that the rule must not match."""
+    """Kinds of tools whose results the rule must not match."""
     echo: bool = False
-    """Only match if the arguments contain the text."""
+    """Only match if the arguments contain the text, so that the result echoes them."""
 
     def __post_init__(self) -> None:
-        """Check `view` and the size limits."""
+        """Check `view`, `unless_kind` and the size limits."""
         super().__post_init__()
         _check_choice(self, "view", self.view, ("text", "json"))
         for kind in self.unless_kind:
@@ -235,7 +236,7 @@ R = TypeVar("R", bound=TextRule)
 
 
 def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
-    """Return the rules of the package's TOML files with their measured counts, in order.
+    """Load the rules in the package's TOML files, with their measured counts, in order.
 
     Raises:
         RuleError: a row is invalid (`rules.load`).
@@ -253,7 +254,7 @@ def shipped_rules(cls: type[R], *files: str) -> tuple[R, ...]:
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """A class of words in verdict/languages.toml, with one pattern per language."""
+    """A class of words in verdict/languages.toml, as one pattern and its keywords per language."""
 
     patterns: tuple[str, ...]
     keywords: tuple[tuple[str, ...], ...]
@@ -261,7 +262,7 @@ class _Words(msgspec.Struct, frozen=True):
 
 @functools.cache
 def words_of_languages() -> Mapping[str, _Words]:
-    """Return the classes of words in verdict/languages.toml."""
+    """Load the classes of words in verdict/languages.toml, by name."""
     classes: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for language in read_toml("verdict/languages.toml").values():
         keywords = language.pop("keywords", {})
@@ -271,7 +272,7 @@ def words_of_languages() -> Mapping[str, _Words]:
 
 
 def with_words(rule: R) -> R:
-    """Return the rule with the patterns of its word class.
+    """Add the patterns of a rule's word class to the rule.
 
     Raises:
         RuleError: the class does not exist.
@@ -291,12 +292,12 @@ def with_words(rule: R) -> R:
 
 
 def in_order(rows: Iterable[R]) -> tuple[R, ...]:
-    """Return the enabled rules, in order of precedence."""
+    """Return the rules that are not disabled, in order of precedence."""
     return tuple(sorted((row for row in rows if not row.disabled), key=lambda row: row.order))
 
 
 def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -> tuple[R, ...]:
-    """Return `base` with a user's rows applied.
+    """Apply a user's rows to the shipped rules.
 
     A row with a known id changes the fields that it contains; a row with a new id adds a rule. A
     rule whose condition or verdict changes loses its measured counts, which no longer apply.
@@ -342,7 +343,7 @@ def apply(base: Sequence[R], rows: Iterable[Mapping[str, Any]], *, where: str) -
 
 
 def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of a user's rules about failures, and the rows about hidden errors.
+    """Parse a user's rule file into rows about failures and rows about hidden errors.
 
     A row whose id begins with `hidden.` is about hidden errors.
 
@@ -373,7 +374,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return an expression: true if `status` is in `statuses`, which may contain ranges."""
+    """Return an expression: whether `status` is one of `statuses`, which may contain ranges."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
@@ -381,7 +382,7 @@ def status_in(statuses: Sequence[str]) -> pl.Expr:
 
 
 def _check_choice(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise RuleError if `value` is not allowed in `field`."""
+    """Raise `RuleError` if `value` is not an allowed value of a field."""
     if value not in allowed:
         raise RuleError(
             f"rule {rule.id}: {field} {value!r} is not one of {', '.join(filter(None, allowed))}"
@@ -390,7 +391,7 @@ def _check_choice(rule: TextRule, field: str, value: str, allowed: Sequence[str]
 
 
 def check_patterns(rule: TextRule) -> None:
-    """Compile all patterns of a user's rule. Tests check the shipped rules.
+    """Compile all patterns of a user's rule, to find invalid ones; tests check the shipped rules.
 
     Raises:
         RuleError: a pattern is not a valid regular expression.

@@ -1,4 +1,4 @@
-"""Loads the verdict rules: the shipped rules, as modified by a user's rule file."""
+"""Loads the verdict rules: the shipped rules, as changed by a user's rule file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from mcptally.verdict import classify, examples, hidden_errors, rule_model
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The rules about failed calls (`verdict`) and about results that hide an error (`hidden`)."""
+    """The rules about failed calls (`verdict`), and about results that hide an error (`hidden`)."""
 
     verdict: Sequence[rule_model.VerdictRule] = msgspec.field(
         default_factory=classify.failure_rules
@@ -19,11 +19,11 @@ class RuleSet(msgspec.Struct, frozen=True):
         default_factory=hidden_errors.hidden_error_rules
     )
     changes: str = ""
-    """The TOML text of the user's file."""
+    """The TOML text of the user's rule file."""
 
     @classmethod
     def load(cls, path: Path | None = None) -> "RuleSet":
-        """Return the shipped rules with the changes in the TOML file `path`.
+        """Load the shipped rules, and apply the changes in a user's TOML file.
 
         Raises:
             RuleError: the file cannot be read, a rule is incomplete, or a rule contradicts one
@@ -39,7 +39,7 @@ class RuleSet(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, changes: str, where: str) -> "RuleSet":
-        """Return the shipped rules with changes from TOML text.
+        """Load the shipped rules, and apply changes given as TOML text.
 
         Args:
             changes: the text; if empty, nothing is changed.

@@ -16,12 +16,13 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import GatheredCalls
 
 MAX_CHARS: Final = 500
-"""Maximum number of characters kept from an exception."""
+"""Maximum number of characters that are kept of an exception."""
 LATE_NS: Final = 1_000_000_000
-"""Maximum delay of a trace after the reply, since stdout and stderr are separate pipes."""
+"""Maximum time in nanoseconds by which a trace may follow the reply: stdout and stderr are separate
+pipes."""
 
 _HEAD: Final = r"Traceback \(most recent call last\)|╭─+ Traceback \("
-"""Matches the first line of a trace. Rich truncates the title of a narrow box."""
+"""Matches the first line of a Python traceback. Rich truncates the title of a narrow box."""
 _CHAIN: Final = r"\babove(?: exception(?: was|,|$)|$)|(?i)exception group traceback"
 _TOOL: Final = r"""(?i)\btool:?\s+['"`]?((?-i:[\w.\-/])+)"""
 _TERMINAL_CODES: Final = r"\x1b\[[0-9;]*m"
@@ -32,11 +33,11 @@ _LOG_LINE: Final = (
 )
 _EXCEPTION: Final = r"^[A-Za-z_][\w.]*(?::\s|:?$)"
 _MASK: Final = r"Error (?:executing|calling) tool ['\"\w.\-/]+$"
-"""Matches exceptions that an SDK wraps around other exceptions without adding information."""
+"""Matches exceptions with which an SDK wraps other exceptions without adding information."""
 _FRAME: Final = r"^\s+at\s\S.*(?:[:)\]>]|\d)\s*$"
 _NAMED_ERROR: Final = r"(?:Error|Exception|Failure)\b"
 _UNPREFIXED: Final = r"([\w.$]*(?:Error|Exception|Failure)(?: \[[\w ]+\])?(?::\s.*)?)$"
-"""Matches an exception at the end of a line, excluding a log prefix."""
+"""Matches an exception at the end of a line, without the log prefix before it."""
 _CAUSE: Final = r"^(?:Caused by|\[?(?:cause|(?:original|inner|previous|underlying|parent)\w*)\]?): "
 
 
@@ -50,7 +51,7 @@ class StderrExceptions(StageTable):
 
 
 class _Lines(StderrEvents):
-    """One row per stderr line, with facts about the line and about its trace."""
+    """One row per stderr line, with facts about the line and about the trace around it."""
 
     written = Column(pl.String, "The text of the event that holds the line.")
     head = Column(pl.Boolean, "Whether the line is the first of a trace of Python.")
@@ -78,7 +79,7 @@ class _Lines(StderrEvents):
 
 
 class _Owned(StderrExceptions):
-    """One row per pair of exception and possible reply."""
+    """One row per pair of an exception and a reply that may belong to it."""
 
     at = Column(pl.Int64, "Time of the exception.", "ns")
     call = Column(pl.UInt32, "Number of the call.")
@@ -88,7 +89,7 @@ class _Owned(StderrExceptions):
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
     """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
 
-    Chained exceptions share a row. In the row, the last exception comes first.
+    Chained exceptions share a row, in which the last exception comes first.
 
     Args:
         stderr: `StderrEvents`.
@@ -102,7 +103,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
 
 
 def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
-    """Return the lines of recordings with a stack trace, with each line's own facts in `_Lines`."""
+    """Split the stderr of recordings with a stack trace into lines; add facts about each line."""
     texts = (
         stderr.lazy()
         .select(written="text")
@@ -151,7 +152,7 @@ def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
 
 
 def _earlier(lines: int) -> pl.Expr:
-    """Return the text of the line that is `lines` lines earlier in the recording.
+    """Return an expression for the text of the line that is `lines` lines earlier in the recording.
 
     The expression uses `shift`, because a window function would copy all texts.
     """
@@ -160,7 +161,7 @@ def _earlier(lines: int) -> pl.Expr:
 
 
 def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
-    """Return Python exceptions, which are named on the line after each trace's frames."""
+    """Return Python exceptions, whose names are on the line after the frames of a trace."""
     block = ["recording", "block"]
     text = _Lines.text.col
     body = _Lines.boxed.col | _Lines.head.col | _Lines.blank.col
@@ -182,7 +183,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .with_columns(after=_Lines.ends.col.cum_sum().over(block))
         .pipe(run_query)
     )
-    # Rich wraps an exception where the next word does not fit into its box.
+    # Rich breaks the line of an exception where the next word does not fit into its box.
     width = _Lines.width.col.first().over(block)
     full = _Lines.chars.col.shift(1) + 1 + _Lines.word.col > width
     wraps = full & (_Lines.margin.col == _Lines.margin.col.shift(1)) & ~_Lines.logged.col
@@ -229,7 +230,7 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _of_frames(lines: pl.DataFrame) -> pl.LazyFrame:
-    """Return JavaScript and Java exceptions, which are named on the line before the frames."""
+    """Return JavaScript and Java exceptions, whose names are on the line before the frames."""
     exception = _Lines.exception.col
     is_cause = exception.str.contains(_CAUSE)
     return (
@@ -308,12 +309,12 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
 
 
 def _owners(found: pl.DataFrame, replies: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Return `number`, `exception` and `call` for exceptions whose call is among `replies`.
+    """Find the calls to which exceptions belong; return `number`, `exception` and `call`.
 
     Args:
         found: exceptions without nulls in `keys`.
         replies: replies, ordered by time.
-        keys: columns that must be equal.
+        keys: columns in which an exception and its call must be equal.
     """
     exceptions = found.lazy().rename({"ts_ns": "at"})
     calls = replies.lazy().select(*keys, "call", "reply_ns", "ts_ns").drop_nulls(keys)

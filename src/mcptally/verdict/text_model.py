@@ -1,11 +1,11 @@
-r"""Gives a second opinion on failed calls, using a linear model of the words in the error text.
+r"""Gives a second opinion on failed calls, from a linear model of the words in the error text.
 
-    text → masked text → terms → weights (rules/text_model.json) → probabilities
+text → masked text → terms → weights (rules/text_model.json) → probabilities
 
 The model was fitted on labelled texts (`python -m tests.benchmarks.calibrate`). It uses no names:
-the tool's name, the caller's values, URLs, paths, quoted words and numbers other than statuses are
-masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive parts.
-The model is not used for hidden errors, because it did not improve their detection.
+the tool's name, the values of arguments, URLs, paths, quoted words and numbers other than statuses
+are masked. A term is a part of a word (`FileNotFoundError` has four), or up to three consecutive
+parts. The model is not used for hidden errors, because it did not improve their detection.
 """
 
 import functools
@@ -24,13 +24,13 @@ from mcptally.tables.queries import run_query
 
 FILE: Final = "text_model.json"
 CLASSES: Final = (Verdict.BUSINESS, Verdict.TOOL_FAILURE, Verdict.INFRASTRUCTURE)
-"""The classes in the order of the probabilities."""
+"""The classes, in the order in which probabilities are given."""
 LONGEST: Final = 3
 """Maximum number of word parts in a term."""
 HEAD: Final = 600
-"""Maximum number of characters of a text that the model reads."""
+"""Maximum number of characters that the model reads of a text."""
 QUOTED: Final = " quoted "
-"""Replaces a quoted word or a caller's value."""
+"""Replaces a quoted word, or the value of an argument."""
 
 _MASKED: Final = (
     (r"https?://\S+", " url "),
@@ -42,14 +42,15 @@ _MASKED: Final = (
     (r"(\b[45]\d\d\b)|\d+", "${1}"),
 )
 _PART: Final = r"\p{Lu}?\p{Ll}+|\p{Lu}+|\p{L}|[45]\d\d|[^\w\s]"
-"""Matches a part of a word, an HTTP status, or a symbol; in caseless scripts, single letters."""
+"""Matches a part of a word, an HTTP status, or a symbol; in scripts without case, a single letter.
+"""
 
 Opinions: TypeAlias = npt.NDArray[np.float64]
-"""Probabilities: one row per text, one column per class; all equal if no term is known."""
+"""Probabilities, with one row per text and one column per class; all equal if no term is known."""
 
 
 class Terms(StageTable):
-    """One row per text and term."""
+    """One row per pair of a text and a term in it."""
 
     row = Column(pl.UInt32, "Number of the text.")
     term = Column(pl.String, "Up to three parts of words in a row, in lower case.")
@@ -61,15 +62,16 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
     """The fitted model, and the parameters for pooling it with the rules (`weighing.pooled`)."""
 
     pooled: tuple[float, float, float]
-    """The model's weight relative to the rules, and the temperatures for agreement and
-    disagreement."""
+    """The model's weight relative to the rules, and one temperature for when they agree and one for
+    when they disagree."""
     intercept: tuple[float, ...]
     terms: tuple[str, ...]
     idf: tuple[float, ...]
     unknown_idf: float
-    """The idf of unknown terms. They have no weights, so a text of such terms gets no opinion."""
+    """The idf of an unknown term. Such a term has no weights, so a text that has only such terms
+    gets no opinion."""
     weights: tuple[tuple[float, ...], ...]
-    """For each of `CLASSES`, the weights of all terms."""
+    """For each of `CLASSES`, the weight of every term."""
 
     @functools.cached_property
     def table(self) -> pl.DataFrame:
@@ -80,20 +82,20 @@ class TextModel(msgspec.Struct, frozen=True, dict=True):
 
 @functools.cache
 def shipped_model() -> TextModel:
-    """Return the shipped model."""
+    """Load the model that is shipped with the package."""
     text = Path(rule_files.__file__).with_name(FILE).read_bytes()
     return msgspec.json.decode(text, type=TextModel)
 
 
 def masked(text: pl.Expr) -> pl.Expr:
-    """Return `text` with names, values and numbers masked."""
+    """Mask names, values and numbers in each text."""
     for pattern, replacement in _MASKED:
         text = text.str.replace_all(pattern, replacement)
     return text
 
 
 def terms(texts: pl.Series) -> pl.DataFrame:
-    """Return `row` and `term`: the distinct terms of each masked text."""
+    """Split masked texts into distinct terms; return `row` (index of the text) and `term`."""
     part = Terms.part.col
     before = [part.shift(back).over(Terms.row.name) for back in range(LONGEST)]
     return (
@@ -121,7 +123,7 @@ def terms(texts: pl.Series) -> pl.DataFrame:
 
 
 def opinions(texts: pl.Series, model: TextModel) -> Opinions:
-    """Return the probabilities of `CLASSES` for masked texts, one row per text."""
+    """Return the model's probabilities of `CLASSES` for masked texts, with one row per text."""
     weighed = _weighed(texts, model)
     sums = (
         weighed.lazy()
@@ -131,7 +133,7 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     )
     scores = np.zeros((len(texts), len(CLASSES)))
     rows = sums.get_column(Terms.row.name).to_numpy()
-    # Round, because the order of terms, and so the last digits, differ between runs.
+    # Round: the order of terms, and so the last digits, may differ between runs.
     found = sums[list(map(str, CLASSES))].to_numpy().round(9)
     scores[rows] = found + np.array(model.intercept)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
@@ -142,7 +144,7 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
 def words(
     texts: pl.Series, verdicts: pl.Series, model: TextModel, most: int
 ) -> list[list[tuple[str, float]]]:
-    """Return the weights of known terms in masked texts for their verdicts, largest first.
+    """Return the known terms in masked texts with their weights for the verdict, largest first.
 
     A weight is the term's effect on the verdict's log odds against the mean of other classes.
 
@@ -177,7 +179,7 @@ def words(
 
 
 def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
-    """Return each text's known terms with their weights (idf values scaled to length 1)."""
+    """Return the known terms of each text, weighted; a text's idf values are scaled to length 1."""
     idf = Terms.idf.col.fill_null(model.unknown_idf)
     length = (idf**2).sum().over(Terms.row.name).sqrt()
     return (

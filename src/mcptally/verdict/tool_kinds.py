@@ -15,19 +15,20 @@ _SQL: Final = "sql|cypher|mongo|redis|sqlite|postgres|duckdb|bigquery|influx|pro
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """A kind, and patterns for tools of this kind."""
+    """A kind of tool, and patterns by which such tools are recognised."""
 
     kind: str
     name: str = ""
-    """Pattern for words in the tool's name, between separators."""
+    """Pattern that a word or several words of the tool's name must match."""
     within: str = ""
-    """Pattern that may match anywhere in the name."""
+    """Pattern that may match anywhere in the tool's name."""
     description: str = ""
     arguments: str = ""
-    """Pattern for argument names; if given, a tool of this kind must have such an argument."""
+    """Pattern for the name of an argument that a tool of this kind must have; empty if none is
+    required."""
 
     def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
-        """Return which tools are of this kind."""
+        """Return an expression: whether a tool is of this kind."""
         words = rf"(?:^|[_\-./ ])(?:{self.name})(?:$|[_\-./ ])"
         of_name = f"(?i){words}|{self.within}" if self.within else f"(?i){words}"
         found = name.str.contains(of_name).fill_null(value=False)
@@ -94,16 +95,16 @@ _KINDS: Final = (
         arguments="paths?|file_?paths?|files?|file_?names?|director(?:y|ies)|folder|dir|root",
     ),
 )
-"""The kinds, in the order in which they are tried."""
+"""All kinds, in the order in which they are tried."""
 
 KINDS: Final = tuple(each.kind for each in _KINDS)
-"""The names of all kinds."""
+"""Names of all kinds, in the same order."""
 _READ: Final = 300
-"""Maximum number of characters of a description that are searched for keywords."""
+"""Number of characters at the start of a description that are searched for keywords."""
 
 
 def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
-    """Return the kind of each tool, one of `KINDS`, or null for other tools.
+    """Return an expression for a tool's kind: one of `KINDS`, or null for other tools.
 
     Args:
         name: the tool's name.
@@ -111,7 +112,7 @@ def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
         arguments: JSON text with the argument names: the tool's input schema, or a call's
             arguments.
     """
-    # Treat `executeCode` and `execute_code` as the same words.
+    # Split camel case, so that `executeCode` has the same words as `execute_code`.
     words = name.str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}")
     about = description.str.head(_READ)
     return pl.coalesce(

@@ -1,6 +1,6 @@
 """Turns the rules that match a call into a probability for each class.
 
-    matching rules → features → weights (rules/weights.json) → probabilities
+matching rules → features → weights (rules/weights.json) → probabilities
 
 The model is a multinomial logistic regression. Rules about the text with the same verdict and tier
 share weights, because many rules match too few labelled calls for individual weights. Each rule
@@ -23,7 +23,7 @@ from mcptally.verdict import text_model
 from mcptally.verdict.rule_model import VerdictRule
 
 CLASSES: Final = tuple(Verdict)
-"""The classes in the order of the probabilities."""
+"""The classes, in the order in which probabilities are given."""
 TIERS: Final = (
     (150, "form"),
     (200, "code"),
@@ -31,16 +31,15 @@ TIERS: Final = (
     (700, "refusal"),
     (900, "words"),
 )
-"""Tiers of rules: the upper limit of `order`, and the name.
+"""Tiers of rules, each with its upper limit of `order` and its name.
 
-`form`: the text has the form of one library. `code`: the caller's or the server's code failed.
-`cause`: the text names a cause. `refusal`: the text refuses the request. `words`: the text only
-contains words that occur in refusals or crashes.
-"""
+`form`: the text has the form that one library writes. `code`: the caller's or the server's code
+failed. `cause`: the text names a cause. `refusal`: the text refuses the request. `words`: the text
+only contains words that occur in refusals or crashes."""
 CONTEXT_FROM: Final = 900
-"""Minimum `order` of rules about a call's context."""
+"""The `order` from which rules are about a call's context."""
 CONVINCING: Final = 0.5
-"""Minimum probability of a verdict other than `ambiguous`."""
+"""Minimum probability at which a verdict other than `ambiguous` is given."""
 SETTLING: Final = ("form", "code", "cause")
 """Tiers that make a call clear.
 
@@ -54,7 +53,7 @@ SMALLEST_OPINION: Final = 0.02
 """Lower limit for the text model's probabilities. The model uses fewer facts than the rules and
 must not outweigh all of them."""
 MOST_VOTES: Final = 2.0
-"""Maximum number of matching rules that count, per verdict and tier."""
+"""Number up to which matching rules with the same verdict and tier are counted."""
 
 NO_TEXT_RULE: Final = "no rule about the text"
 CONFLICT: Final = "rules disagree"
@@ -63,14 +62,14 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Weights(msgspec.Struct, frozen=True):
-    """The fitted model: one number per class, in the order of `CLASSES`."""
+    """The fitted model: for each feature, one number per class, in the order of `CLASSES`."""
 
     intercept: tuple[float, ...]
     features: dict[str, tuple[float, ...]]
-    """Maps feature names to weights. Features without weights have no effect."""
+    """Maps the names of features to their weights. A feature without weights has no effect."""
 
     def of(self, names: Sequence[str]) -> npt.NDArray[np.float64]:
-        """Return the weights of some features: one row per feature, one column per class."""
+        """Return the weights of features: one row for each name, one column for each class."""
         none = (0.0,) * len(CLASSES)
         rows = [self.features.get(name, none) for name in names]
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(CLASSES))
@@ -78,18 +77,18 @@ class Weights(msgspec.Struct, frozen=True):
 
 @functools.cache
 def shipped_weights() -> Weights:
-    """Return the shipped weights."""
+    """Load the weights that are shipped with the package."""
     text = Path(rule_files.__file__).with_name("weights.json").read_bytes()
     return msgspec.json.decode(text, type=Weights)
 
 
 def tier(rule: VerdictRule) -> str | None:
-    """Return the tier of a rule that tests the text; None for a rule that tests the context."""
+    """Return the tier of a rule that tests the text, or None for a rule that tests the context."""
     return next((name for limit, name in TIERS if rule.order < limit), None)
 
 
 def names(ruleset: Sequence[VerdictRule]) -> tuple[str, ...]:
-    """Return the names of all features, in order."""
+    """Return the names of all features, in the order of the columns of `FeatureTable`."""
     kinds = [(each, name) for each in CLASSES for _, name in TIERS]
     return (
         *(_vote(*kind) for kind in kinds),
@@ -115,7 +114,7 @@ def _first(verdict: str, name: str | None = None) -> str:
 
 
 def features_of(rule: VerdictRule, *, first: bool) -> tuple[str, ...]:
-    """Return the features that a matching rule increases by one.
+    """Return the names of the features that increase by one if a rule matches.
 
     Args:
         rule: the rule.
@@ -132,7 +131,7 @@ class FeatureTable:
     """The features of several kinds of calls, built by adding one rule at a time, in order."""
 
     def __init__(self, ruleset: Sequence[VerdictRule], height: int) -> None:
-        """Create a table without matching rules.
+        """Create the table for rules none of which matches yet.
 
         Args:
             ruleset: the rules that may be added.
@@ -145,7 +144,7 @@ class FeatureTable:
         self.overruled = np.zeros(height, dtype=np.bool_)
 
     def add(self, rule: VerdictRule, matches: Mask) -> None:
-        """Add a rule and the kinds that it matches.
+        """Add a rule, with a mask of the kinds that it matches.
 
         A rule about the context with the verdict `ambiguous` (no cause in the text, or an unknown
         language) counts only for kinds that no rule about the text matches.
@@ -165,7 +164,7 @@ class FeatureTable:
             self.undecided &= ~matches
 
     def finish(self) -> Features:
-        """Return the features: one row per kind, one column per name."""
+        """Return the features, with one row per kind and one column per name."""
         votes = [self._columns(_vote(each, name) for _, name in TIERS) for each in CLASSES]
         sides = np.sum([self.values[:, columns].any(axis=1) for columns in votes], axis=0)
         disagree = sides > 1
@@ -186,7 +185,7 @@ class FeatureTable:
 def probabilities(
     features: Features, feature_names: Sequence[str], weights: Weights
 ) -> npt.NDArray[np.float64]:
-    """Return the probability of each class: one row per kind, one column per class."""
+    """Return the probability of each class, with one row per kind and one column per class."""
     scores = features @ weights.of(feature_names) + np.array(weights.intercept)
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     total: npt.NDArray[np.float64] = scores / scores.sum(axis=1, keepdims=True)
@@ -198,7 +197,7 @@ def pooled(
     opinions: text_model.Opinions,
     how: tuple[float, float, float],
 ) -> npt.NDArray[np.float64]:
-    """Return the rules' probabilities, pooled with the text model's opinions.
+    """Pool the rules' probabilities with the opinions of the text model.
 
     The logarithms are added. The probability of `ambiguous` comes from the rules alone.
 
@@ -222,7 +221,7 @@ def pooled(
 
 
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
-    """Return the number of the class chosen for each row of `probability`.
+    """Choose a class for each row of `probability`, and return the indexes of these classes.
 
     The chosen class is the most probable class, or `ambiguous` if the most probable class is not
     convincing or no matching rule has this verdict: a class's general frequency is not evidence.
@@ -241,13 +240,13 @@ def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.
 def given_a_cause(
     probability: npt.NDArray[np.float64], best: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
-    """Return the probabilities, rescaled without `ambiguous` in rows whose verdict names a cause.
+    """Remove `ambiguous` from the probabilities where the verdict names a cause, and rescale.
 
     If the cause cannot be known, no verdict that names a cause is right or wrong.
 
     Args:
         probability: the probabilities.
-        best: the numbers of the verdicts (`decide`).
+        best: the indexes of the chosen classes (`decide`).
     """
     ambiguous = CLASSES.index(Verdict.AMBIGUOUS)
     names_cause = best != ambiguous
@@ -260,7 +259,7 @@ def given_a_cause(
 def contributions(
     features: Features, feature_names: Sequence[str], verdict: str, weights: Weights
 ) -> list[tuple[str, float]]:
-    """Return each feature's contribution for or against a verdict, largest first.
+    """Return the contribution of each feature for or against a verdict, largest first.
 
     A contribution is the feature's effect on the log odds of the verdict against the mean of the
     other classes.
@@ -284,7 +283,7 @@ def contributions(
 
 
 def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
-    """Map each feature's name to the ids of the matching rules that contribute to it.
+    """Map the name of each feature to the ids of the matching rules that contribute to it.
 
     Args:
         matching: the rules that match a call, in the order of the rule set.
@@ -302,7 +301,7 @@ def rules_by_feature(matching: Sequence[VerdictRule]) -> dict[str, list[str]]:
 
 
 def in_words(name: str) -> str:
-    """Return the description of a feature shared by several rules."""
+    """Return a phrase for a feature that several rules share."""
     if name in (NO_TEXT_RULE, CONFLICT):
         return name
     kind = name.replace(", ", ", tier ")

@@ -29,7 +29,7 @@ _PROGRAM: Final = (
     r"|['\"`]?((?-i:[\w.+-])+)['\"`]? (?:is |was )?(?:not|n't) "
     r"(?:installed|found (?:in|on) (?:the )?(?:system )?\$?path)\b"
 )
-"""Matches a program, interpreter or library that is reported as missing."""
+"""Matches the name of a program, interpreter or library that is reported as missing."""
 _IDENTIFIER: Final = (
     r"(?i)\bname ['\"](\w+)['\"] is not defined|nameerror: ['\"]?(\w+)['\"]?(?:$|\n)"
     r"|no module named ['\"]?(\w+)|cannot import name ['\"](\w+)"
@@ -39,16 +39,16 @@ _IDENTIFIER: Final = (
     r"(?:identifier|variable|name|symbol|function)[: ]+['\"`]?([\w$.]+)"
     r"|\bundefined: (\w+)"
 )
-"""Matches an undefined name in a program."""
+"""Matches a name that is reported as undefined in a program."""
 _CODE_VALUE: Final = (
     r'"(?:[\w$]+|(?:[^"\\]|\\.)*(?:[=(){};]|\\n|\bimport |\bfrom |\bdef )(?:[^"\\]|\\.)*)"\s*[,\]}]'
 )
-"""Matches a string among JSON values that is one word or looks like a program."""
+"""Matches a string value in JSON that is one word or looks like a program."""
 _FIELD: Final = (
     r"(?i)validation errors? for \S+\s*\n\s*((?-i:[A-Za-z_][\w.\[\]-]*))"
     r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
 )
-"""Matches the path of the first field that a validator complains about."""
+"""Matches the path of the first field about which a validator complains."""
 _ASKED: Final = (
     r"(?i)\b((?-i:[A-Za-z])[\w-]+)['\"`]?(?: (?:parameter|argument|field))?"
     r"(?:(?:,| and|, and) ['\"`]?[\w-]+['\"`]?)* "
@@ -57,11 +57,11 @@ _ASKED: Final = (
     r"|\b(?:no|missing)(?: (?:an?|the|valid|required|parameter|argument|field))*:? "
     r"['\"`]?((?-i:[A-Za-z])[\w-]+(?: (?:id|name|url|path|key))?)\b"
 )
-"""Matches an argument that the text asks for."""
+"""Matches the name of an argument that the text asks for."""
 _CHECKED: Final = r"(?i)\b((?-i:[A-Za-z])\w+)['\"`]? (?:must|should|has to) be "
-"""Matches an argument whose value the text rejects."""
+"""Matches the name of an argument whose value the text rejects."""
 _NOTHING: Final = r'"[^"\\]+"\s*:\s*(?:null|0|"\s*")\s*[,}]'
-"""Matches an argument whose value counts as missing."""
+"""Matches an argument with a value that counts as missing."""
 _NAME: Final = r"[A-Za-z_]\w*"
 _ENVELOPE: Final = frozenset(
     (
@@ -69,12 +69,12 @@ _ENVELOPE: Final = frozenset(
         *("body", "query", "input", "request", "headers"),
     )
 )
-"""Names of fields that envelop the arguments."""
+"""Names of fields that contain the arguments as a whole."""
 _CHOICE: Final = (
     r'"\w*(?:lang|interpreter|runtime|engine|kernel|compiler|executor|backend|converter|renderer'
     r'|formatter|linter|package_?manager|toolchain|driver)\w*"\s*:\s*"([^"\\]{1,40})"'
 )
-"""Matches the value of an argument by which the caller selects a program."""
+"""Matches the value of an argument with which the caller selects a program."""
 _SHELLS: Final = frozenset(
     {
         "sh",
@@ -91,13 +91,13 @@ _SHELLS: Final = frozenset(
     }
 )
 _MAX_OFFER: Final = 80
-"""Maximum length of an offered value in characters; longer values are ignored."""
+"""Maximum length in characters of a value that a schema offers; longer values are ignored."""
 _OFFERING: Final = ("enum", "const", "default", "examples")
-"""JSON Schema keywords whose values a caller may send."""
+"""JSON Schema keywords whose values the schema offers to callers."""
 
 
 class _Quoting(StageTable):
-    """One row per call whose text quotes something."""
+    """One row per call whose text names something that a pattern extracts."""
 
     row = Column(pl.UInt32, "Number of the call.")
     text = Column(pl.UInt32, "Number of its text.")
@@ -109,14 +109,14 @@ class _Quoting(StageTable):
 
 
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which calls failed because a program offered by the tool's schema is missing.
+    """Return a mask of calls that failed because a program that their schema offers is missing.
 
     Either the schema offers the program by name, or the caller chose an interpreter that the schema
     offers and the caller's program does not use the missing program.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+        calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     programs = _extracted(texts, calls, _PROGRAM)
     quoting = _quoting(programs, calls, [Judged.arguments.name, Definitions.input_schema.name])
@@ -132,7 +132,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         },
     )
     word, values = _Quoting.word.col, _Quoting.offers.col
-    # `python3` and `python3.11` are interpreters of `python`.
+    # `python3` and `python3.11` count as the interpreter `python`.
     bare = word.str.replace(r"(?:[-.]?\d[\d.]*)?(?:\.exe)?$", "")
     choice = Judged.arguments.col.str.extract(f"(?i){_CHOICE}", 1).str.to_lowercase()
     is_chosen = values.list.contains(_Quoting.choice.col) & ~_Quoting.choice.col.is_in(_SHELLS)
@@ -152,11 +152,11 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts complain about a name in the caller's program.
+    """Return a mask of calls whose texts complain about a name in the caller's program.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`) and `arguments` (JSON).
+        calls: `text` (row index in `texts`) and `arguments` (JSON).
     """
     quoting = _quoting(_extracted(texts, calls, _IDENTIFIER), calls, [Judged.arguments.name])
     word = named_object.as_words(_Quoting.word.col)
@@ -165,11 +165,13 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts complain about a field that neither arguments nor input schema contain.
+    """Return a mask of calls whose texts complain about a field that the call does not have.
+
+    Neither the arguments nor the input schema contain the field.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+        calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     columns = [Judged.arguments.name, Definitions.input_schema.name]
     quoting = _quoting(_extracted(texts, calls, _FIELD), calls, columns)
@@ -190,29 +192,29 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts ask for an argument that is in the schema but missing from the call.
+    """Return a mask of calls whose texts ask for an argument in the schema that the call lacks.
 
     An argument that is null, 0 or empty counts as missing.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+        calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     return _absent_property(_extracted(texts, calls, _ASKED), calls, with_default=False)
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return which texts reject an argument that is missing from the call and has a default.
+    """Return a mask of calls whose texts reject an argument that the call lacks; it has a default.
 
     Args:
         texts: texts without wrappers.
-        calls: `text` (row number in `texts`), `arguments` (JSON) and `input_schema` (JSON).
+        calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     return _absent_property(_extracted(texts, calls, _CHECKED), calls, with_default=True)
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
-    """Return whether each word is an argument that is in the schema but missing from the call.
+    """Return a mask of calls whose word names an argument in the schema that the call lacks.
 
     Args:
         words: `text` and `word`.
@@ -239,7 +241,7 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
 
 
 def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row number) and `word`: the match of a group of `pattern`, in lower case."""
+    """Return `text` (row index) and `word`: the group of `pattern` that matches, in lower case."""
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
@@ -252,7 +254,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
 
 
 def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Join calls with the words of their texts; `row` is the call's row number.
+    """Join calls with the words extracted from their texts; `row` is the call's row index.
 
     Rows with nulls in `columns` are dropped.
     """
@@ -266,7 +268,7 @@ def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl
 
 
 def _code(arguments: pl.Expr) -> pl.Expr:
-    """Return the words in all argument values that may be a program."""
+    """Return an expression for the words in all argument values that may be a program."""
     return named_object.as_words(arguments.str.extract_all(_CODE_VALUE).list.join(" "))
 
 
@@ -282,7 +284,7 @@ def _bare(name: str) -> str:
 
 
 def _properties(schema: str, *, with_default: bool) -> Iterator[str]:
-    """Yield the names of a JSON Schema's arguments, or only of arguments with a default."""
+    """Yield the names of a JSON Schema's arguments, or only of those with a default."""
     try:
         value = msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):

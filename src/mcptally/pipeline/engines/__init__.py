@@ -19,13 +19,13 @@ ENGINES: Final = ("local", "dask")
 def open_engine(
     engine: Any, *, scheduler: str | None = None, jobs: int = 1, upload_url: str | None = None
 ) -> Iterator[Engine]:
-    """Yield an engine, which is closed at the end if this function opened it.
+    """Yield an engine; close it at the end if this function opened it.
 
     Args:
         engine: one of `ENGINES`, or a `distributed.Client`.
         scheduler: address or scheduler file of a Dask cluster.
         jobs: number of processes on this machine; 0 means one per core.
-        upload_url: the URL below which Dask workers put their files, if the store is not a folder
+        upload_url: URL under which Dask workers put their files, if the store is not a folder
             that they can access.
 
     Raises:

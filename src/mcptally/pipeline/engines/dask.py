@@ -1,4 +1,4 @@
-"""Implements the worker pool for a Dask cluster.
+"""Implements the worker pool that runs on a Dask cluster.
 
 This process reads no transcripts: it submits tasks and combines their reports. Dask tracks which
 worker has which result, and reruns the tasks of a worker that dies (see `dask_tasks`).
@@ -34,13 +34,14 @@ from mcptally.store import remote_folder
 from mcptally.store.parts import Written
 
 CHECK_SECONDS: Final = 30.0
-"""Seconds without a result after which the cluster is checked for workers."""
+"""Time in seconds without a result after which the cluster is checked for workers."""
 
 EMPTY_CHECKS: Final = 10
-"""Number of consecutive checks without a worker after which the run ends. Clusters scale slowly."""
+"""Number of consecutive checks without a worker after which the run ends; clusters scale slowly."""
 
 ANSWER_SECONDS: Final = 60.0
-"""Time limit in seconds for a cluster to start, and for workers to answer other requests."""
+"""Time limit in seconds for a cluster to start, and for workers to answer requests other than
+tasks."""
 
 _T = TypeVar("_T")
 
@@ -60,8 +61,8 @@ def connected(
             scheduler in Dask's configuration (`DASK_SCHEDULER_ADDRESS`), or else a new cluster on
             this machine.
         client: a client that is already connected.
-        jobs: workers of a cluster on this machine.
-        upload_url: the URL below which workers put their files, if they do not write into the
+        jobs: number of workers in a new cluster on this machine.
+        upload_url: URL under which workers put their files, if they do not write into the
             store's folder.
 
     Raises:
@@ -113,9 +114,9 @@ def _on_this_machine(jobs: int) -> Iterator["distributed.Client"]:
 
 
 def _within(seconds: float, call: Callable[[], _T]) -> _T:
-    """Run `call` in a thread with Ctrl-C blocked, and return its result.
+    """Run `call` in a thread with a time limit, and return its result.
 
-    Processes that the call starts do not get Ctrl-C either.
+    Ctrl-C is blocked in the thread and in processes that it starts.
 
     Raises:
         TimeoutError: the call takes longer; it continues, but its result is ignored.
@@ -138,9 +139,9 @@ def _within(seconds: float, call: Callable[[], _T]) -> _T:
 
 @contextlib.contextmanager
 def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterator[None]:
-    """Let Ctrl-C call `handle` during a `with` block.
+    """Make Ctrl-C call `handle` during a `with` block.
 
-    The argument of `handle` is a function that runs the previous handler.
+    `handle` gets a function that runs the previous handler.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -155,7 +156,7 @@ def _handling_interrupts(handle: Callable[[Callable[..., Any]], None]) -> Iterat
 
 @contextlib.contextmanager
 def _second_interrupt_kills() -> Iterator[None]:
-    """Let the first Ctrl-C end the run, and the second kill this process.
+    """Make the first Ctrl-C end the run, and the second one kill this process.
 
     When this process is killed, its child processes end too, and the store stays unchanged.
     """
@@ -170,7 +171,7 @@ def _second_interrupt_kills() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupt_afterwards() -> Iterator[None]:
-    """Postpone Ctrl-C until the block ends; a second Ctrl-C kills this process."""
+    """Postpone Ctrl-C until the `with` block ends; a second Ctrl-C kills this process."""
     waiting: list[Callable[..., Any]] = []
 
     def handle(interrupt: Callable[..., Any]) -> None:
@@ -184,7 +185,7 @@ def _interrupt_afterwards() -> Iterator[None]:
 
 
 _LOG_LEVEL: Final = 50
-"""Log level for clusters that mcptally starts, since it reports important events itself."""
+"""Log level for clusters that mcptally starts: mcptally itself reports important events."""
 
 
 class DaskEngine:
@@ -204,13 +205,13 @@ class DaskEngine:
         self.jobs = len(client.nthreads())
 
     def pool(self, _partitions: int, work: Path, _memory: int) -> "DaskPool":
-        """Return the cluster's workers, for a run that writes to the work folder `work`."""
+        """Return a pool of the cluster's workers, for a run that writes to the work folder."""
         return DaskPool(self.client, work, upload_url=self.upload_url)
 
     def _require_versions(self) -> None:
-        """Check the versions of all workers.
+        """Check that all workers have the versions of this process.
 
-        Tasks check the versions of workers that join later.
+        Workers that join later are checked by the tasks that they run.
         """
         ours = dask_tasks.versions()
         for worker, version in self._ask_workers(metadata.version, "mcptally").items():
@@ -235,7 +236,7 @@ class DaskEngine:
 
 
 class DaskPool:
-    """The workers of a cluster."""
+    """The workers of a cluster, for one run."""
 
     def __init__(
         self,
@@ -253,7 +254,7 @@ class DaskPool:
         self.check_seconds = check_seconds
         self.empty_checks = empty_checks
         self.gathered: dict[int, tuple[distributed.Future, GatherReport]] = {}
-        """Maps the number of a gathered partition to its task and report."""
+        """Maps the number of each gathered partition to its task and its report."""
 
     def __enter__(self) -> Self:
         if self.run.upload_url is None:
@@ -271,12 +272,12 @@ class DaskPool:
         trace: TracebackType | None,
     ) -> None:
         self.gathered.clear()
-        # An unreachable worker removes its scratch folder itself.
+        # A worker that cannot be reached removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):
             _run_on_workers(self.client, dask_tasks.clear, self.run, on_error="ignore")
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather partitions, each on a free worker; see `WorkerPool`."""
+        """Gather partitions, each on any free worker; see `WorkerPool.gather`."""
         numbers: dict[distributed.Future, int] = {}
         for part in partitions:
             absolute = msgspec.structs.replace(
@@ -292,7 +293,7 @@ class DaskPool:
         self._download()
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Delete gathered partitions."""
+        """Delete gathered partitions; see `WorkerPool.discard`."""
         for number in numbers:
             del self.gathered[number]
 
@@ -300,8 +301,8 @@ class DaskPool:
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
         """Finish partitions, if possible on the worker that gathered them; see `WorkerPool`."""
-        # Send the settings as a task, not as an argument: the scheduler gets them once and can
-        # rerun the task on any worker.
+        # Send the settings as a task, not as an argument: the scheduler receives them only once,
+        # and can rerun the task on any worker.
         shared = self._submit(dask_tasks.share_settings, settings)
 
         def submitted() -> Iterator[distributed.Future]:
@@ -317,7 +318,7 @@ class DaskPool:
         self._download()
 
     def _download(self) -> None:
-        """Fetch the workers' uploads, if they cannot access the work folder."""
+        """Download the workers' uploads, if they cannot access the work folder."""
         if self.run.upload_url is not None:
             uploaded = f"{self.run.upload_url}/{self.run.name}"
             parts = remote_folder.list_names(uploaded)
@@ -332,7 +333,7 @@ class DaskPool:
     def _results(
         self, futures: Iterable["distributed.Future"], ahead: int = sys.maxsize
     ) -> Iterator[tuple["distributed.Future", Any]]:
-        """Yield futures and their results as they complete, with at most `ahead` in progress.
+        """Yield futures with their results as they complete, with at most `ahead` in progress.
 
         Raises:
             McptallyError: a task raised it, or the cluster has no workers left.
@@ -351,8 +352,8 @@ class DaskPool:
                 waiting.discard(future)
                 yield future, self._result(future)
         except BaseException:
-            # Cancel only after an error. Without an error, Dask may be rerunning a dead worker's
-            # tasks, whose results are still needed.
+            # Cancel only after an error. Otherwise, Dask may be rerunning tasks of a dead worker,
+            # whose results are still needed.
             self.client.cancel([future for future in waiting if not future.done()])
             raise
 
@@ -389,7 +390,7 @@ class DaskPool:
 def _run_on_workers(
     client: "distributed.Client", function: Callable[..., Any], *arguments: object, **named: str
 ) -> dict[str, Any]:
-    """Run a function on every worker and return the results by worker.
+    """Run a function on every worker, and map each worker's address to its result.
 
     Raises:
         TimeoutError: the workers do not answer within `ANSWER_SECONDS`.

@@ -1,4 +1,4 @@
-"""Defines the Dask tasks of a run: gather a partition, and finish it.
+"""Defines the Dask tasks of a run: gathering a partition, and finishing it.
 
 When a worker dies, Dask repeats its tasks on another worker, so a task depends only on its
 arguments. A gathered partition waits in the scratch folder of its worker; if the folder is gone,
@@ -39,44 +39,46 @@ from mcptally.store.remote_folder import upload
 from mcptally.transcript.remote import is_remote
 
 _ENDED: Final[set[str]] = set()
-"""Names of runs that have ended; their remaining tasks must leave no files."""
+"""Names of runs that have ended. Tasks of these runs that are still running must not leave files.
+"""
 
 _ONE_AT_A_TIME: Final = threading.Lock()
-"""Lock that serializes a worker's threads, because memory is planned per process for one partition
-at a time."""
+"""Lock that lets only one thread of a worker work at a time, because memory is planned for one
+partition per process."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must match on all workers, because they affect the tables."""
+    """Return the versions that must be equal on all workers, because they affect the tables."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DaskRun:
-    """The parameters shared by all tasks of a run."""
+    """The parameters that all tasks of a run share."""
 
     name: str
-    """A unique name."""
+    """A unique name for the run."""
     work: Path
-    """The store's work folder; without an upload URL, all workers can access it at this path."""
+    """The store's work folder. Without an upload URL, all workers must have access to it at this
+    path."""
     upload_url: str | None
-    """URL below which workers put their files; the process that started the run fetches them."""
+    """URL under which workers put their files; the process that started the run downloads them."""
     versions: dict[str, str]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedPartition:
-    """A gathered partition in a worker's scratch folder."""
+    """A gathered partition that is saved in the scratch folder of a worker."""
 
     partition: Partition
     report: GatherReport
     folder: Path
     transcript_bytes: int
-    """Unpacked size of its files in bytes."""
+    """Unpacked size of the partition's files in bytes."""
 
     def __sizeof__(self) -> int:
-        """Return twice the transcript's size; Dask uses it to choose the next task's worker.
+        """Return twice the transcript's size, by which Dask chooses the worker for the next task.
 
         On another worker, the partition would have to be gathered again, which takes about as long
         as sending twice the transcript at the 100 MB/s that Dask assumes.
@@ -96,7 +98,7 @@ def gather(run: DaskRun, partition: Partition) -> SavedPartition:
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """Return the settings as a task's result, which Dask sends to each worker only once."""
+    """Return the settings: as a task's result, Dask sends them to each worker only once."""
     return settings
 
 
@@ -112,8 +114,7 @@ def finish(
     Args:
         run: the run.
         saved: the partition as saved by the last worker that gathered it.
-        report: the report from gathering the partition; the archive's context was built from this
-            report.
+        report: the report from gathering the partition, from which the archive's facts were built.
         settings: the settings for finishing the partition.
         context: facts from the whole archive about the partition's servers and tools.
 
@@ -144,7 +145,7 @@ def finish(
 
 @contextlib.contextmanager
 def _output_folder(run: DaskRun) -> Iterator[Path]:
-    """Yield a folder whose files are moved into the work folder at the end, or uploaded."""
+    """Yield a folder for tables; at the end, move its files to the work folder or upload them."""
     if run.upload_url is None:
         with _draft(run.work) as folder:
             yield folder
@@ -161,7 +162,7 @@ def _output_folder(run: DaskRun) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _draft(work: Path) -> Iterator[Path]:
-    """Yield a temporary folder whose files are renamed into the work folder at the end.
+    """Yield a temporary folder, whose files are moved into the work folder at the end.
 
     A cluster's scheduler may give a partition to a second worker while the first worker is still
     writing it. So an incomplete part must never be visible, and a work folder that was removed at
@@ -185,7 +186,7 @@ def _draft(work: Path) -> Iterator[Path]:
 
 
 def clear(run: DaskRun, dask_worker: Any = None) -> None:
-    """Remove the run's files from the worker's scratch folder, and stop tasks from writing.
+    """Remove the run's files from a worker's scratch folder, and stop tasks from writing more.
 
     The function is not a task, so Dask passes the worker as `dask_worker`.
     """
@@ -194,13 +195,13 @@ def clear(run: DaskRun, dask_worker: Any = None) -> None:
 
 
 def dask_setup(_worker: object) -> None:
-    """Ignore Ctrl-C; Dask calls this when it starts a worker of a cluster that mcptally started."""
+    """Ignore Ctrl-C in a worker; Dask calls this when a worker of mcptally's own cluster starts."""
     # The process that started the run ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def sees(folder: Path) -> bool:
-    """Return whether the folder exists on this machine."""
+    """Return whether a folder exists on this machine."""
     return folder.is_dir()
 
 
@@ -226,7 +227,7 @@ def _gather(
 
 @contextlib.contextmanager
 def _prepared(run: DaskRun) -> Iterator[None]:
-    """Check that this worker can take part in the run, and keep it from working on other tasks."""
+    """Check that this worker can take part in the run, and keep other tasks waiting meanwhile."""
     require_versions(_me(), versions(), run.versions)
     if run.upload_url is None and not sees(run.work):
         raise UsageError(not_seen(_me(), run.work))
@@ -241,7 +242,7 @@ def _prepared(run: DaskRun) -> Iterator[None]:
 
 
 def require_versions(worker: str, theirs: dict[str, str], ours: dict[str, str]) -> None:
-    """Check that a worker has the versions of the process that started the run.
+    """Check that a worker has the same versions as the process that started the run.
 
     Raises:
         UsageError: a version differs.
@@ -257,7 +258,7 @@ def require_versions(worker: str, theirs: dict[str, str], ours: dict[str, str]) 
 
 
 def not_seen(worker: str, work: Path) -> str:
-    """Return the message about a worker that cannot access the store's folder."""
+    """Return the error message about a worker that cannot access the store's folder."""
     return (
         f"worker {worker} does not see {work.parent.parent}: workers write the store themselves; "
         "put it where all of them find it under the same path"
@@ -269,12 +270,12 @@ def _me() -> str:
 
 
 def _scratch(worker: Any) -> Path:
-    """Return the worker's folder for temporary files, which Dask removes when the worker exits."""
+    """Return a worker's folder for temporary files, which Dask removes when the worker exits."""
     return Path(worker.local_directory) / "mcptally"
 
 
 def _worker() -> Any:
-    """Return the worker that runs this task."""
+    """Return the Dask worker that runs the current task."""
     from distributed import get_worker  # noqa: PLC0415  (an extra; loaded already on a worker)
 
     return get_worker()

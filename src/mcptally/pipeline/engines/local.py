@@ -1,4 +1,4 @@
-"""Implements the worker pool on one machine: this process, and child processes if needed."""
+"""Implements the worker pool on one machine: this process and, if needed, child processes."""
 
 import collections
 import contextlib
@@ -26,27 +26,27 @@ from mcptally.pipeline.engines.worker import (
 from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
-"""Number of tasks sent to a child process in advance, so that it is never idle."""
+"""Number of tasks that are sent to a child process in advance, so that it is never idle."""
 
 _PR_SET_PDEATHSIG: Final = 1
 
 Task = tuple[str, tuple[Any, ...]]
-"""A method of `PartitionWorker` and its arguments."""
+"""Name of a method of `PartitionWorker`, and the arguments for it."""
 
 
 class LocalEngine:
-    """The engine that uses processes on this machine."""
+    """The engine that runs processes on this machine."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
 
     def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
-        """Return a pool with one process per partition, at most `jobs`; see `Engine.pool`."""
+        """Return a pool with one process per partition, but at most `jobs`; see `Engine.pool`."""
         return LocalPool(min(self.jobs, partitions), work, memory)
 
 
 class LocalPool:
-    """`jobs` processes including this one, each with a `PartitionWorker`.
+    """A pool of `jobs` processes, including this one, each with a `PartitionWorker`.
 
     Together they keep up to `memory` bytes of transcript in memory, plus the latest partition of
     each process. A partition is finished by the process that gathered it.
@@ -59,7 +59,8 @@ class LocalPool:
             _Child(number, self.answers, work, memory // jobs) for number in range(1, jobs)
         ]
         self.owners: dict[int, int] = {}
-        """Maps each gathered partition to the number of its process; 0 is this process."""
+        """Maps the number of each gathered partition to the number of its process; 0 is this
+        process."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,14 +75,14 @@ class LocalPool:
             child.end()
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather partitions, each in the next free process; see `WorkerPool`."""
+        """Gather partitions, each in the next free process; see `WorkerPool.gather`."""
         tasks = [("gather", (each,)) for each in partitions]
         for process, (_, (partition,)), report in self.run(tasks):
             self.owners[partition.number] = process
             yield partition.number, report
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Delete gathered partitions."""
+        """Delete gathered partitions; see `WorkerPool.discard`."""
         tasks = {
             process: [("discard", (number,)) for number in mine]
             for process, mine in self._by_owner(numbers).items()
@@ -92,7 +93,7 @@ class LocalPool:
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
-        """Finish partitions, each in its own process; see `WorkerPool`."""
+        """Finish partitions, each in the process that gathered it; see `WorkerPool.finish`."""
 
         def tasks(mine: Iterable[int]) -> Iterator[Task]:
             yield "configure", (settings,)
@@ -117,12 +118,12 @@ class LocalPool:
         *,
         own: Mapping[int, Iterable[Task]] = MappingProxyType({}),
     ) -> Iterator[tuple[int, Task, Any]]:
-        """Run tasks in all processes; yield process, task and result in the order of completion.
+        """Run tasks in all processes; yield process, task and result in order of completion.
 
         Args:
             shared: tasks for any free process.
-            own: tasks for specific processes, by process number. A task is taken from its iterable
-                when it is sent, `_AHEAD` at a time.
+            own: maps the number of a process to tasks for only this process. A task is taken from
+                its iterable when it is sent, `_AHEAD` at a time.
         """
         waiting = collections.deque(shared)
         mine = {process: iter(tasks) for process, tasks in own.items()}
@@ -145,7 +146,11 @@ class LocalPool:
             yield from self._answers(wait=here is None)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
-        """Yield process, task and result of each answer that arrived; with `wait`, at least one."""
+        """Yield process, task and result of the answers that have arrived.
+
+        Args:
+            wait: whether to wait until there is at least one answer.
+        """
         while wait or not self.answers.empty():
             answer = self.answers.get()
             child = self.children[answer.process - 1]
@@ -159,17 +164,17 @@ class LocalPool:
 
 
 class _Answer(NamedTuple):
-    """The result of a child process's task, or the error to raise."""
+    """The result of a task in a child process, or the error to raise."""
 
     process: int
     task: Task | None
-    """The task, or None if the process died."""
+    """The task; None if the process died."""
     result: Any = None
     error: BaseException | None = None
 
 
 def _pop(tasks: collections.deque[Task]) -> Task | None:
-    """Remove and return the first of `tasks`, which threads share; None if `tasks` is empty."""
+    """Remove and return the first task, or return None if there is none; threads share `tasks`."""
     try:
         return tasks.popleft()
     except IndexError:
@@ -195,13 +200,13 @@ class _Child:
         self.shared: collections.deque[Task] = collections.deque()
         """Tasks for any free process."""
         self.sent: collections.deque[Task] = collections.deque()
-        """Tasks sent to the process and not yet answered, in order."""
+        """Tasks that were sent to the process and are not yet answered, in order."""
         self.sending = threading.Lock()
         self.sent_in_all = 0
         self.answered = 0
         """Number of answers that `LocalPool.run` has consumed."""
         self.unsent: Exception | None = None
-        """The error that prevented a task from being sent."""
+        """The error that prevented a task from being sent; None if all tasks were sent."""
         self.process = context.Process(
             target=_serve,
             args=(theirs, work, memory),
@@ -223,19 +228,19 @@ class _Child:
 
     @property
     def unanswered(self) -> int:
-        """Number of tasks that `LocalPool.run` is waiting for.
+        """Number of tasks whose answers `LocalPool.run` still has to consume.
 
         The next shared task is counted before the preceding answer can be consumed.
         """
         return self.sent_in_all - self.answered
 
     def send_shared(self) -> None:
-        """Send the next shared task, if any."""
+        """Send the next shared task, if there is one."""
         if (task := _pop(self.shared)) is not None:
             self.send(task)
 
     def _send_all(self) -> None:
-        """Write tasks to the pipe, in a thread: a full pipe blocks while the child is working."""
+        """Write tasks to the pipe; runs in a thread, because a full pipe blocks."""
         try:
             while (task := self.outbox.get()) is not None:
                 self.pipe.send(task)
@@ -246,7 +251,7 @@ class _Child:
             self.process.terminate()
 
     def _receive_all(self) -> None:
-        """Forward the process's answers, in a thread."""
+        """Forward the answers of the process; runs in a thread."""
         while True:
             try:
                 result, error = self.pipe.recv()
@@ -282,7 +287,7 @@ class _Child:
 
 @contextlib.contextmanager
 def _child_environment() -> Iterator[None]:
-    """Set the environment that child processes inherit."""
+    """Set the environment variables that child processes inherit, during a `with` block."""
     before = dict(os.environ)
     os.environ.update(process_memory.ENVIRONMENT)
     try:
@@ -294,13 +299,13 @@ def _child_environment() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block SIGINT in this thread, and permanently in child processes started in the block.
+    """Block SIGINT in this thread, and permanently in child processes started in the `with` block.
 
     Otherwise, Ctrl-C could end a starting child with a traceback before `_serve` ignores SIGINT.
     """
     from multiprocessing import resource_tracker  # noqa: PLC0415  (a small archive has no children)
 
-    # Start the resource tracker before, because its start unblocks SIGINT.
+    # Start the resource tracker first, because starting it unblocks SIGINT.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -310,11 +315,11 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def _serve(pipe: Any, work: Path, memory: int) -> None:
-    """Run tasks from the pipe until its other end is closed."""
+    """Run the tasks that arrive through the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
-        # Let the system end this process with its parent: otherwise, it would outlive a killed
-        # parent.
+        # Let the system kill this process when its parent dies: otherwise, it would outlive a
+        # killed parent.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     worker = PartitionWorker(work, memory)
     while True:
@@ -331,7 +336,7 @@ def _serve(pipe: Any, work: Path, memory: int) -> None:
 def _answer(
     method: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> tuple[Any, BaseException | None]:
-    """Return the result of a task, or the error to raise in the parent."""
+    """Run a task; return its result, or the error that the parent process is to raise."""
     try:
         return method(*arguments), None
     except (McptallyError, OSError) as error:  # an error such as a full disk

@@ -1,6 +1,6 @@
 """Declares the interface between a run and the workers that gather and finish its partitions.
 
-Implemented by processes on this machine (`local`) and by workers of a Dask cluster (`dask`).
+It is implemented by processes on this machine (`local`) and by workers of a Dask cluster (`dask`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,14 +13,15 @@ from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.store.parts import Written
 
 ContextOf = Callable[[int], PartitionSummary]
-"""Returns the archive's facts about the servers and tools of a partition, given its number."""
+"""A function that returns the archive's facts for a partition's servers and tools, given the number
+of the partition."""
 
 
 class WorkerPool(Protocol):
     """Workers that gather partitions, keep them, and finish them.
 
-    A worker's errors (`McptallyError`, `OSError`) are raised here. `McptallyError` is also raised
-    if a worker process dies.
+    Errors of a worker (`McptallyError`, `OSError`) are re-raised in the process of the run, which
+    also raises a `McptallyError` if a worker process dies.
     """
 
     def __enter__(self) -> Self: ...
@@ -33,32 +34,40 @@ class WorkerPool(Protocol):
     ) -> None: ...
 
     def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
-        """Gather and keep partitions.
+        """Gather partitions, and keep them.
 
-        Yield each partition's number and report in order of completion.
+        Yields the number and the report of each partition, in order of completion.
         """
 
     def discard(self, numbers: Iterable[int]) -> None:
-        """Delete gathered partitions, whose files are gathered again together with other files."""
+        """Delete gathered partitions, because their files are gathered again with other files."""
 
     def finish(
         self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
     ) -> Iterator[Written]:
-        """Finish gathered partitions and write their tables; yield in the order of completion.
+        """Finish gathered partitions and write their tables.
 
-        `context_of` is called a few partitions ahead of the workers.
+        Yields the row counts of each partition, in order of completion.
+
+        Args:
+            numbers: numbers of the partitions.
+            context_of: called a few partitions ahead of the workers.
+            settings: the settings for finishing partitions.
         """
 
 
 class Engine(Protocol):
-    """The processes or the cluster that work on partitions."""
+    """The processes on this machine, or the cluster, on which a run executes."""
 
     jobs: int
-    """The number of partitions processed at the same time."""
+    """The number of partitions that are processed at the same time."""
 
     def pool(self, partitions: int, work: Path, memory: int) -> WorkerPool:
-        """Return workers for a run that writes up to `partitions` partitions to the work folder.
+        """Return workers for a run.
 
-        Processes on this machine keep up to `memory` bytes of transcript in memory, and the other
-        gathered partitions on disk.
+        Args:
+            partitions: maximum number of partitions in the run.
+            work: the work folder, to which the tables are written.
+            memory: bytes of transcript that processes on this machine keep in memory; other
+                gathered partitions wait on disk.
         """

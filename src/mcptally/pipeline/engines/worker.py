@@ -1,4 +1,4 @@
-"""Implements a worker's steps: gather a partition, keep it in memory or on disk, finish it.
+"""Implements a worker's steps: gather a partition, keep it in memory or on disk, and finish it.
 
 The steps depend only on their arguments. `PartitionWorker` runs them in one process and keeps
 gathered partitions in between; Dask tasks (`dask_tasks`) call the same functions.
@@ -36,17 +36,17 @@ _SUMMARY_FRAMES: Final = PartitionSummary.__struct_fields__
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """Files that are gathered together, and the selection of their calls."""
+    """Files that are gathered together, and which of their calls are selected."""
 
     number: int
     files: Sequence[Path]
     size: int
-    """Approximate bytes of transcript."""
+    """Approximate size in bytes of transcript."""
     selection: Selection = EVERYTHING
     chunk: int = sys.maxsize
     """Memory limit in bytes; a larger partition is divided into slices of whole recordings."""
     names: Sequence[str] = ()
-    """The files' names in tables and findings; if empty, their paths are used."""
+    """Names for the files in tables and findings; if empty, their paths are used."""
     span: Span | None = None
     """The part of a single file that forms the partition; None for whole files."""
 
@@ -58,20 +58,20 @@ class SavedSlices(msgspec.Struct, frozen=True):
 
 
 class GatherReport(msgspec.Struct, frozen=True):
-    """The facts about a gathered partition that a run needs immediately."""
+    """The facts about a gathered partition that the run needs at once."""
 
     recordings: pl.Series
-    """Distinct ids of the partition's recordings."""
+    """Ids of the partition's recordings, each once."""
     sources: list[SourceFile]
-    """The state of the partition's files when they were read."""
+    """The records of the partition's files, in the state in which they were read."""
     servers: list[str | None]
-    """Distinct labels of the partition's servers."""
+    """Labels of the partition's servers, each once."""
     left_out: int
-    """Number of calls in the partition's recordings that are not selected."""
+    """Number of unselected calls in the partition's recordings."""
 
 
 class FinishSettings(msgspec.Struct, frozen=True):
-    """The settings for finishing partitions, the same for the whole run."""
+    """The settings for finishing partitions, which are the same for a whole run."""
 
     judging: ScoringRules
     payloads: bool
@@ -83,11 +83,12 @@ def gather_files(
 ) -> tuple[GatheredPartition | SavedSlices, GatherReport, Mapping[str, pl.DataFrame]]:
     """Gather the files of a partition.
 
-    Returns the partition, its report for the run, and the summary to be stored (kind → rows).
-
     Args:
         partition: the files, and how to gather them.
         folder: a folder to create for slices.
+
+    Returns:
+        The partition, its report for the run, and its summary, as a map of kinds to rows.
     """
     files = partition.files
     names = partition.names or [str(path) for path in files]
@@ -112,7 +113,8 @@ def gather_files(
         if slices.several:
             folders.append(folder / f"{len(folders):04d}")
             save(folders[-1], part)
-            # Write to a file, because the frames would keep the texts of all calls in memory.
+            # Write the slice to a file, because its frames would keep the texts of all calls in
+            # memory.
             (slicing.folder / SUMMARIES).mkdir(parents=True, exist_ok=True)
             parts.write_summary(slicing.folder, folders[-1].name, summary)
             del part, summary  # free the slice before the next slice is gathered
@@ -135,24 +137,24 @@ def gather_files(
 
 
 _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "first_text")
-"""Text columns of calls that make up most of a partition; many of their values are equal."""
+"""Columns with the texts that make up most of a partition; many of their values are equal."""
 
 
 def pack(part: GatheredPartition) -> GatheredPartition:
-    """Return the partition with each distinct long text stored once, which halves its size."""
+    """Store each distinct long text of a partition only once, which halves the partition's size."""
     categories = pl.Categorical(pl.Categories.random())
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
     return msgspec.structs.replace(part, calls=calls)
 
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
-    """Return the partition as it was before `pack`."""
+    """Restore a partition that `pack` returned."""
     calls = part.calls.with_columns(_strings(part.calls.get_column(name)) for name in _LONG_TEXTS)
     return msgspec.structs.replace(part, calls=calls)
 
 
 def _strings(texts: pl.Series) -> pl.Series:
-    """Return a Categorical column as String, with each distinct text in memory only once.
+    """Convert a Categorical column to String, with each distinct text in memory only once.
 
     A cast would copy the text for every row.
     """
@@ -175,7 +177,7 @@ def save(folder: Path, part: GatheredPartition) -> None:
 
 
 def load(folder: Path) -> GatheredPartition:
-    """Return the partition that `save` wrote into a folder.
+    """Read the partition that `save` wrote into a folder.
 
     Raises:
         OSError: the file or folder is missing.
@@ -191,7 +193,7 @@ def load(folder: Path) -> GatheredPartition:
 
 
 def load_saved(folder: Path) -> GatheredPartition | SavedSlices:
-    """Return the partition that was saved in a folder, or its slices.
+    """Read the partition that was saved in a folder, or find its slices.
 
     Raises:
         OSError: the file or folder is missing.
@@ -201,7 +203,7 @@ def load_saved(folder: Path) -> GatheredPartition | SavedSlices:
 
 
 def _slices(part: GatheredPartition | SavedSlices) -> Iterator[GatheredPartition]:
-    """Yield the slices of a partition, or the partition if it has none."""
+    """Yield the slices of a partition, or the partition itself if it has no slices."""
     if isinstance(part, GatheredPartition):
         yield part
         return
@@ -216,7 +218,7 @@ def finish_and_write(
     context: PartitionSummary,
     settings: FinishSettings,
 ) -> Written:
-    """Finish a partition and write its tables into the folder `work`."""
+    """Finish a partition and write its tables into the folder `work`; return the row counts."""
     rows = dict.fromkeys((table.name for table in TABLES), 0)
     outcomes: dict[str, int] = {}
     broken = 0
@@ -244,13 +246,13 @@ class PartitionWorker:
         self.work = work
         self.memory = memory
         self.latest: tuple[int, int, GatheredPartition] | None = None
-        """The partition gathered last: its number, bytes of transcript, and content."""
+        """The partition gathered last: its number, its bytes of transcript, and its content."""
         self.packed: dict[int, tuple[int, GatheredPartition]] = {}
-        """Maps the numbers of packed partitions to their bytes of transcript and content."""
+        """Maps the number of each packed partition to its bytes of transcript and its content."""
         self.settings: FinishSettings | None = None
 
     def gather(self, partition: Partition) -> GatherReport:
-        """Gather a partition and keep it."""
+        """Gather a partition and keep it; return the report about it."""
         self._put_away()
         number = partition.number
         part, report, summary = gather_files(partition, self._folder(number))
@@ -260,7 +262,7 @@ class PartitionWorker:
         return report
 
     def _put_away(self) -> None:
-        """Pack the latest partition or write it to the work folder, to free memory for the next."""
+        """Pack the latest partition, or write it to the work folder, to free memory."""
         if self.latest is None:
             return
         number, size, part = self.latest
@@ -278,11 +280,11 @@ class PartitionWorker:
             shutil.rmtree(self._folder(number))
 
     def configure(self, settings: FinishSettings) -> None:
-        """Set the settings for finishing the following partitions."""
+        """Set the settings with which `finish` works from now on."""
         self.settings = settings
 
     def finish(self, number: int, context: PartitionSummary) -> Written:
-        """Finish a gathered partition and write its tables."""
+        """Finish a gathered partition and write its tables; return the row counts."""
         assert self.settings is not None  # noqa: S101  (`configure` is always called before)
         part = self._take(number)
         written = finish_and_write(self.work, number, part, context, self.settings)

@@ -1,4 +1,4 @@
-"""Finds calls with an argument at a boundary: empty, null, or at a limit set by the schema."""
+"""Finds calls with an argument at a boundary: empty, null, or at a limit that the schema sets."""
 
 import functools
 import math
@@ -17,10 +17,11 @@ from mcptally.tables.stages import Definitions, Validated
 from mcptally.wire.json_text import json_value
 
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
-"""Matches arguments that may contain an empty value or null; text in strings matches too."""
+"""Matches arguments that may contain an empty value or null; it also matches inside strings."""
 
 _ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
-"""Matches numbers with an exponent or 16 digits, which `_with_number` does not compare."""
+"""Matches numbers with an exponent or 16 digits, which the pattern of `_with_number` cannot
+compare."""
 
 
 _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
@@ -70,7 +71,7 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
     candidates = pl.concat(
         [
             distinct.filter("likely"),
-            # Check for limits first, because most schemas have no limits, and `number` is slow.
+            # Look for limits first, because most schemas have none, and `number` is slow.
             distinct.filter(~pl.col("likely") & pl.col("sized").is_not_null()).filter(
                 arguments.contains(number) | arguments.contains(_ODD_NUMBER)
             ),
@@ -103,8 +104,7 @@ _NUMBER_LIMIT: Final = re.compile(
     rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
 )
 _MAX_NUMBERS: Final = 500
-"""Maximum count of numbers in a pattern; with more numbers, the pattern would take long to
-compile."""
+"""Maximum number of alternatives in a pattern; compiling a longer pattern would take too long."""
 
 
 def _has_any(text: str, names: Iterable[str]) -> bool:
@@ -114,7 +114,8 @@ def _has_any(text: str, names: Iterable[str]) -> bool:
 def _with_number(schemas: Iterable[str]) -> str:
     """Return a pattern for arguments that may contain a number at one of the schemas' limits.
 
-    The pattern compares digits before the decimal point, and matches every `_ODD_NUMBER`.
+    The pattern compares digits before the decimal point, and matches every `_ODD_NUMBER`. It is
+    empty if the limits cannot be searched for.
     """
     limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
     if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
@@ -125,7 +126,7 @@ def _with_number(schemas: Iterable[str]) -> str:
 
 
 class _Limits(msgspec.Struct):
-    """The limits that a schema sets for a value, its members and its items."""
+    """The limits that a schema sets for a value, and for its members and items."""
 
     numbers: frozenset[float] = frozenset()
     lengths: frozenset[int] = frozenset()
@@ -135,7 +136,7 @@ class _Limits(msgspec.Struct):
     elements: list["_Limits"] = msgspec.field(default_factory=list)
 
     def members(self, value: Any) -> bool:
-        """Return whether `value` has a member or item at a boundary, or its size is at a limit."""
+        """Return whether `value` contains a value at a boundary, or its own size is at a limit."""
         kind = value.__class__
         if kind is dict:
             if len(value) in self.sizes:
@@ -153,7 +154,7 @@ class _Limits(msgspec.Struct):
         return False
 
     def at_limit(self, value: Any) -> bool:
-        """Return whether the value, or a value nested in it, equals a limit of the schema."""
+        """Return whether the value, or a value nested in it, is at a limit that the schema sets."""
         kind = value.__class__
         if kind is str:
             return len(value) in self.lengths
@@ -168,7 +169,7 @@ _NOTHING: Final = [_ANY]
 
 def at_boundary(value: Any, limits: list[_Limits]) -> bool:
     """Return whether a value, or a value nested in it, is empty, null or at one of the limits."""
-    # Use a plain loop: the code runs for every argument, and a generator would double the time.
+    # Use a plain loop: the code runs for every argument, and a generator would take twice as long.
     kind = value.__class__
     if value is None or (not value and kind in _CAN_BE_EMPTY):
         return True
@@ -186,7 +187,10 @@ _CONTAINERS: Final = frozenset((list, dict))
 
 @functools.lru_cache(maxsize=1024)
 def _limits(text: str) -> tuple[_Limits, int | None]:
-    """Return the limits that a schema sets, and the maximum depth of values to which they apply."""
+    """Return the limits that a schema sets, and the maximum depth of values to which they apply.
+
+    A depth of None means that the limits apply to values of any depth.
+    """
     try:
         schema = dialects.parse_schema(text)
         # Ignore the schema for values whose validation could take exponential time.
@@ -197,14 +201,14 @@ def _limits(text: str) -> tuple[_Limits, int | None]:
 
 
 class _Reader:
-    """Collects the limits of one schema; recursive references are followed once."""
+    """Collects the limits that one schema sets; recursive references are followed only once."""
 
     def __init__(self, root: Any) -> None:
         self.root = root
         self.known: dict[int, _Limits] = {}
 
     def limits(self, schema: Any, depth: int) -> _Limits:
-        """Return the limits of a subschema, including the limits of its branches and references."""
+        """Return the limits that a subschema sets, including its branches and references."""
         if not isinstance(schema, dict) or depth > 100:
             return _ANY
         if id(schema) in self.known:
@@ -224,7 +228,7 @@ class _Reader:
         return found
 
     def _parts(self, schema: Any, depth: int, seen: set[int]) -> Iterator[dict[str, Any]]:
-        """Yield the distinct subschemas that apply to the same value as `schema`."""
+        """Yield `schema` and all distinct subschemas that apply to the same value."""
         if not isinstance(schema, dict) or depth > 100 or id(schema) in seen:
             return
         seen.add(id(schema))

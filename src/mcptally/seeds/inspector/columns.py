@@ -1,8 +1,8 @@
-"""Computes the document's and the original program's seed scores for a table of calls.
+"""Computes the seed scores of the document and of the original program for a table of calls.
 
 The decoder's columns describe most replies completely: plain blocks, an isError that is true, false
-or absent, a first text that was not truncated. `regular_replies` scores replies that the columns
-describe. A few replies per thousand are irregular; the modules `inspector` and `document` score
+or absent, a first text that was not truncated. `regular_replies` scores such replies from their
+columns. A few replies per thousand are irregular; the modules `inspector` and `document` score
 them, each distinct reply once.
 """
 
@@ -27,7 +27,7 @@ _INTERIM: Final = ("input_required", "task")
 
 
 class _Replies(StageTable):
-    """One row per tool call, with the facts that decide how its reply is scored."""
+    """One row per tool call, with the facts that determine how its reply is scored."""
 
     seed_row = Column(pl.UInt32, "Number of the call, by which its scores are joined.")
     outcome = Judged.outcome
@@ -67,7 +67,7 @@ class _Replies(StageTable):
 
 
 def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return `calls` with the `seed_*` and `inspector_*` columns, in the same order.
+    """Add the `seed_*` and `inspector_*` columns to `calls`, keeping the order of rows.
 
     The columns are null for methods other than tools/call, for cancelled calls, and for replies
     that were too large to keep.
@@ -133,7 +133,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
 
 
 def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.Series:
-    """Return the indices of the rows for which a column is true (with `is_not`, not true)."""
+    """Return the indices of the rows in which a column is true or, with `is_not`, not true."""
     mask = rows.get_column(column.name).to_numpy()
     return indices(np.flatnonzero(~mask if is_not else mask))
 
@@ -142,7 +142,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 
 
 def _is_irregular() -> pl.Expr:
-    """Return an expression: true if the decoder's columns do not describe the whole reply."""
+    """Return an expression: whether the decoder's columns leave part of a reply undescribed."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
     )
@@ -153,10 +153,10 @@ def _is_irregular() -> pl.Expr:
         | (_Replies.content_kind.col == "other")
         | (array & ~_Replies.blocks_plain.col)
     )
-    # Without a first text, the JSON text of the content is examined.
+    # In the absence of a first text, the content's JSON text is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
-    # If the result is not known to be valid in both interpretations, each interpretation validates
-    # it.
+    # If it is not certain that the result is valid in both interpretations, each interpretation
+    # validates it.
     schema = (
         ~_Replies.failed.col
         & array
@@ -176,7 +176,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Return the rows with whole first texts where the decoder may have cut them (`is_cut`)."""
+    """Replace first texts that the decoder may have cut (`is_cut`) by the whole texts."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered
@@ -190,7 +190,7 @@ def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFra
 
 
 def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
-    """Return `rows` with `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
+    """Add the columns `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
     if definitions is None:
         return rows.with_columns(
             output_schema=pl.lit(None, pl.String), has_schema=False, interpretations_agree=True,
@@ -223,7 +223,7 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.La
 
 
 def _irregular(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return scores of irregular replies, computed once per distinct call and response."""
+    """Score irregular replies, each distinct combination of call and response once."""
     keys = ["tool", "output_schema", "arguments", "response"]
     keyed = rows[[ROW, *keys]]
     if not keyed.height:
@@ -276,7 +276,7 @@ def _parsed(arguments: str | None) -> Any:
 
 
 def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
-    """Set the `seed_*` columns to null for interim answers, which the document does not score."""
+    """Set the `seed_*` columns of interim answers to null: the document does not score them."""
     interim = rows.get_column(ROW)[_indices(rows, _Replies.is_interim)]
     if not len(interim):
         return found
@@ -286,7 +286,7 @@ def _without_interim(found: pl.LazyFrame, rows: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _with_all_columns(part: pl.DataFrame) -> pl.LazyFrame:
-    """Return the rows with all columns of `COLUMNS`, in order."""
+    """Return the rows with all columns of `COLUMNS`, in order; fill missing columns with null."""
     known = set(part.columns)
     return part.lazy().select(
         ROW,

@@ -1,8 +1,7 @@
 """Implements the `document` interpretation of a response: the seed document as written.
 
-`columns` is tested against this module, and uses it for irregular responses.
-Where the document is ambiguous, rules/seed.toml and docs/reference/seed-documents.md record the
-chosen interpretation.
+`columns` is tested against this module, and uses it for irregular responses. Where the document is
+ambiguous, rules/seed.toml and docs/reference/seed-documents.md record the chosen interpretation.
 """
 
 import json
@@ -39,12 +38,15 @@ CALL_FAILED: Final = "Call failed: "
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the document's decision on whether the error is business logic, with its factors."""
+    """Decide, by the document, whether a response is a business-logic error."""
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Return whether a JSON-RPC error, which counts as structured, is business logic."""
+    """Decide, by the document, whether a JSON-RPC error is business logic.
+
+    A JSON-RPC error counts as structured, whatever its text is.
+    """
     return decide(message, tool, arguments, code=code, structured=True)
 
 
@@ -61,7 +63,7 @@ def examined_text(response: Any) -> str:
 def decide(
     text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
 ) -> BusinessDecision:
-    """Return the decision on whether an error with this text is business logic.
+    """Decide, by the document, whether an error with this text is business logic.
 
     Args:
         text: the error's text.
@@ -110,7 +112,7 @@ def decide(
 
 
 def is_structured_error(text: str) -> bool:
-    """Return whether the text is a JSON object with a member that names an error."""
+    """Return whether the text is a JSON object with a member whose name indicates an error."""
     if not text.lstrip(" \t\r\n").startswith("{"):
         return False
     try:
@@ -141,7 +143,7 @@ def _ids(value: Any, *, named: bool) -> Iterator[str]:
 
 
 def references_ids(text: str, carried: Sequence[str]) -> bool:
-    """Return whether `text`, in lower case, contains an id of `carried` as a whole word."""
+    """Return whether `text`, in lower case, contains one of the ids `carried` as a whole word."""
     return any(
         each in text and re.search(f"(?<![0-9a-z]){re.escape(each)}(?![0-9a-z])", text)
         for each in carried
@@ -152,7 +154,7 @@ def references_ids(text: str, carried: Sequence[str]) -> bool:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """Return the document's metadata for a response; any object in `content` counts as a block."""
+    """Describe the content of a response; any object in `content` counts as a block."""
     response = context.response
     content = javascript.member(response, "content")
     blocks = (
@@ -175,7 +177,10 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 def output_schema(
     schema: Any, response: Any, blocks: Sequence[dict[str, Any]]
 ) -> OutputSchemaValidation | None:
-    """Return whether the response conforms to the schema; None without a schema or a value."""
+    """Validate a response against the tool's output schema.
+
+    Returns None if the tool has no schema, or the response has no value to validate.
+    """
     if schema is None:
         return None
     value = javascript.member(response, "structuredContent")
@@ -188,7 +193,7 @@ def output_schema(
 
 
 def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
-    """Return whether a value conforms to a schema in its dialect; None for an unusable schema."""
+    """Validate a value against a schema in its dialect; return None if the schema is unusable."""
     try:
         judge = compile_validator(json.dumps(schema))
     except (ValueError, RecursionError):
@@ -208,7 +213,7 @@ def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """Return the document's result for one response."""
+    """Assess one response by the document."""
     found = metadata(context)
     content = javascript.member(context.response, "content")
     if javascript.truthy(javascript.member(context.response, "isError")):
@@ -248,7 +253,7 @@ def _error_result(
 
 
 def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
-    """Return the document's result for a call that was answered with a JSON-RPC error."""
+    """Assess, by the document, a call that was answered with a JSON-RPC error."""
     decision = business_rpc(tool, arguments, code, message)
     if decision.is_business_error:
         return _error_result(decision, message, None)
@@ -262,12 +267,12 @@ def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> V
 
 
 def rpc_message(code: int | None, message: str) -> str:
-    """Return the message of the SDK's exception for a JSON-RPC error."""
+    """Return the message that the SDK's exception for a JSON-RPC error has."""
     return f"MCP error {'undefined' if code is None else code}: {message}"
 
 
 def unanswered() -> ValidationResult:
-    """Return the document's result for an unanswered call: a connection issue."""
+    """Return the document's assessment of an unanswered call: a connection issue."""
     return ValidationResult(
         is_valid=False,
         is_error=True,
@@ -281,12 +286,12 @@ def unanswered() -> ValidationResult:
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """Return the mean of confidence times class weight, 0 to 100; NaN without results (0/0)."""
+    """Return the mean of confidence times class weight, from 0 to 100; NaN without results."""
     return ROWS.mean_confidence(results) if results else math.nan
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """Return the document's status of a tool with `planned` scenarios."""
+    """Determine, by the document, the status of a tool with `planned` scenarios."""
     executed = sum(result.executed for result in results)
     passed = sum(result.executed and result.is_valid for result in results)
     return ScenarioStatus(
@@ -308,7 +313,7 @@ def _status(planned: int, executed: int, passed: int) -> Status:
 
 
 def health(executed: int, passed: int, validation_errors: int) -> str:
-    """Return a tool's health in the document's terms."""
+    """Return a tool's health, in the document's terms, from its counts of calls."""
     too_few, broken, validation, functional = ROWS.part("health")
     if executed < (too_few.value or 0):
         return too_few.title

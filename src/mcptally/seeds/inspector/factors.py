@@ -1,4 +1,4 @@
-"""Computes the document's and the program's six factors with polars, per distinct text and tool.
+"""Computes the six factors of the document and of the program with polars, per text and tool.
 
 The results must equal those of `inspector.decide` and `document.decide`. A test compares them on
 recorded traffic.
@@ -27,11 +27,11 @@ BUSINESS: Final = (
     "threshold",
     *(f"factor_{name}" for name in FACTORS),
 )
-"""Names of the business-error columns, without the interpretation's prefix."""
+"""Names of the columns about business errors, without the interpretation's prefix."""
 
 
 class Examined(StageTable):
-    """One row per text examined for a business-error decision."""
+    """One row per text for which to decide whether it reports a business error."""
 
     text = Column(pl.String, "The text.")
     tool = Judged.tool
@@ -44,7 +44,7 @@ class Examined(StageTable):
 
 
 class _Facts(Examined):
-    """The rule rows that match a text and a tool, for the program (`i_*`) and document (`s_*`)."""
+    """The rule rows that match a text and a tool: `i_*` for the program, `s_*` for the document."""
 
     low = Column(pl.String, "The text, or the name of the tool, in lower case.")
     object = Column(pl.String, "The text, if it begins like a JSON object.")
@@ -76,7 +76,7 @@ class _Facts(Examined):
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the document's and the program's business-error columns, one row per input row.
+    """Return the columns about business errors in both interpretations, one row per input row.
 
     Args:
         inputs: `Examined`.
@@ -98,14 +98,14 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(points: pl.Series, total: float) -> pl.Series:
-    """Return points divided by the total, at most 1, rounded as in Python."""
-    # Divide with NumPy: polars multiplies by the inverse of a constant divisor, so the last digit
-    # of 5/9 and 5/6 would differ.
+    """Divide points by the total, with results of at most 1, rounded as in Python."""
+    # Divide with NumPy: polars multiplies by the inverse of a constant divisor, which would change
+    # the last digit of 5/9 and 5/6.
     return series_from_numpy(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Return an expression that is true if `low`, the text in lower case, matches a rule row."""
+    """Return an expression: whether `low`, the text in lower case, matches a row of `parts`."""
     tests: list[pl.Expr] = []
     for part in parts:
         # JavaScript compares after toLowerCase. A case-insensitive search would differ: U+017F
@@ -117,7 +117,7 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
 
 
 def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Return the document's and the program's rule rows that match each distinct text."""
+    """Return, for each distinct text, which rule rows of both interpretations match it."""
     program, written = inspector.ROWS, document.ROWS
     text = Examined.text.col
     found = (
@@ -156,7 +156,7 @@ def _texts(inputs: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
-    """Return whether the name of each distinct tool suggests that the tool validates its input."""
+    """Return, for each distinct tool name, whether it suggests that the tool checks its input."""
     names = inputs.lazy().select(Examined.tool.col.unique())
     return names.with_columns(low=Examined.tool.col.str.to_lowercase()).select(
         "tool",
@@ -168,12 +168,11 @@ def _tools(inputs: pl.DataFrame) -> pl.LazyFrame:
 _MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-", r"\\u00")
 """Patterns for arguments that are parsed: they have a name that ends in `id`, a UUID, or an escape.
 
-A single pattern for all three takes five times as long, because it has no literal prefix.
-"""
+A single pattern for all three would take five times as long, because it has no literal prefix."""
 
 
 def _references(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of text and arguments where the text contains an id from the arguments."""
+    """Return the pairs of a text and arguments where the text contains an id in the arguments."""
     worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
     pairs = (
         inputs.lazy()
@@ -190,7 +189,7 @@ def _references(inputs: pl.DataFrame) -> pl.DataFrame:
         .filter(Examined.text.col.str.to_lowercase().str.contains(_Facts.id.col, literal=True))
         .pipe(run_query)
     )
-    # Check the word boundaries of the few remaining pairs.
+    # Check the word boundaries in the few remaining pairs.
     found = [
         document.references_ids(text.lower(), (each,))
         for text, each in held[["text", "id"]].iter_rows()
@@ -224,7 +223,7 @@ _DOCUMENT: Final = (
     *(_Facts.s_any_code.col, _Facts.s_pattern.col, _Facts.s_status.col),
     *(_Facts.s_any_structure.col, _Facts.s_tested.col, _Facts.s_expected.col),
 )
-"""The document's factors, in the order of `FACTORS`."""
+"""Columns with the document's factors, in the order of `FACTORS`."""
 
 
 def _points(rows: RuleRows, weights: Mapping[str, pl.Expr]) -> pl.Expr:
@@ -257,7 +256,7 @@ def _program_points() -> list[pl.Expr]:
 
 def _program_columns() -> list[pl.Expr]:
     is_decided = ~Examined.rpc.col
-    # If the text has an MCP code, the program returns at once and evaluates no other factor.
+    # If the text has an MCP code, the program returns at once without evaluating any other factor.
     weighed = is_decided & ~_Facts.i_code.col
     decided = _Facts.i_code.col | (_Facts.i_share.col >= _Facts.i_threshold.col)
     conditions = (is_decided, weighed, weighed, is_decided, *[weighed] * 5)

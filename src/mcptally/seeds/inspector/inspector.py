@@ -1,7 +1,7 @@
 """Implements the `inspector` interpretation of a response: the original program's exact logic.
 
 `columns` is tested against this module, and uses it for irregular responses. Each heading names a
-function of the program, which the functions below the heading reproduce.
+function of the program, which the functions under the heading reproduce.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ ROWS = rule_rows("inspector")
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Return the original program's decision on whether an error is business logic."""
+    """Decide, as the original program does, whether a response is a business-logic error."""
     try:
         text = examined_text(context.response)
     except Throws as error:
@@ -58,7 +58,7 @@ def examined_text(response: Any) -> str:
 
 
 def decide(text: str, tool: str) -> BusinessDecision:
-    """Return the decision on whether an error with this lower-case text is business logic."""
+    """Decide, as the original program does, whether a lower-case error text is business logic."""
     if ROWS.holds("mcp_code_named", text) and ROWS.holds("mcp_code", text):
         return BusinessDecision(is_business_error=True, mcp_code=True)
     pattern = ROWS.holds("pattern", text)
@@ -102,7 +102,7 @@ def decide(text: str, tool: str) -> BusinessDecision:
 
 
 def metadata(context: ValidationContext) -> ResponseMetadata:
-    """Return the original program's metadata for a response.
+    """Describe the content of a response as the original program does.
 
     Raises:
         Throws: the response is not an object.
@@ -129,7 +129,7 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
 
 
 def accepted_blocks(content: Any) -> list[dict[str, Any]]:
-    """Return the content blocks, or an empty list if any of them is invalid."""
+    """Return the content blocks, or an empty list if any of the blocks is invalid."""
     if isinstance(content, list) and all(map(_is_block, content)):
         return content
     return []
@@ -189,7 +189,7 @@ def json_in_text(blocks: Sequence[dict[str, Any]]) -> Any:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """Return the original program's result for one response."""
+    """Assess one response as the original program does."""
     try:
         found = metadata(context)
         response = context.response
@@ -222,7 +222,7 @@ def _error_text(content: Any) -> str:
 
 
 def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
-    """Return the result for a response without content."""
+    """Return the assessment of a response without content."""
     return ValidationResult(
         is_valid=False,
         is_error=False,
@@ -234,7 +234,7 @@ def broken(issue: str, found: ResponseMetadata) -> ValidationResult:
 
 
 def responded(found: ResponseMetadata) -> ValidationResult:
-    """Return the result for a response that has content and reports no error."""
+    """Return the assessment of a response that has content and reports no error."""
     schema = found.output_schema_validation
     if schema is not None and not schema.is_valid:
         return ValidationResult(
@@ -257,7 +257,7 @@ def responded(found: ResponseMetadata) -> ValidationResult:
 
 
 def present(found: ResponseMetadata) -> tuple[str, ...]:
-    """Return a sentence for each kind of content that a response has."""
+    """Return one sentence for each kind of content that a response has."""
     counted = (
         (wording.TEXT_BLOCKS, found.text_block_count),
         (wording.IMAGES, found.image_count),
@@ -272,7 +272,12 @@ def present(found: ResponseMetadata) -> tuple[str, ...]:
 
 
 def failed_call(message: str, category: Scenario | None) -> ValidationResult:
-    """Return the scenario engine's result for a call that threw an exception with this message."""
+    """Return the scenario engine's assessment of a call that threw an exception.
+
+    Args:
+        message: the exception's message.
+        category: the call's scenario.
+    """
     (rejected,) = ROWS.part("rejected")
     issues = (wording.EXECUTION_ERROR + message,)
     if category == "error_case" and wording.TIMEOUT not in message:
@@ -297,7 +302,7 @@ def failed_call(message: str, category: Scenario | None) -> ValidationResult:
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
-    """Return the mean of confidence times class weight, 0 to 100.
+    """Return the mean of confidence times class weight, from 0 to 100.
 
     It is 0 without results, and NaN if a classification is unknown.
     """

@@ -1,4 +1,4 @@
-"""Declares the seed document's types, which the modules `document` and `inspector` use."""
+"""Declares the seed document's types, which both `document` and `inspector` use."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
@@ -9,7 +9,7 @@ from mcptally.errors import UsageError
 from mcptally.wire.nesting import MAX_DEPTH, is_value_too_deep
 
 Interpretation = Literal["document", "inspector"]
-"""`document` is the seed document as written, `inspector` the original program."""
+"""`document` follows the seed document as written; `inspector` reproduces the original program."""
 
 Classification = Literal[
     "fully_working", "partially_working", "connectivity_only", "broken", "error"
@@ -20,7 +20,7 @@ Scenario = Literal["happy_path", "edge_case", "boundary", "error_case"]
 SCENARIOS: Final[tuple[str, ...]] = get_args(Scenario)
 
 Status = Literal["fully_working", "partially_working", "connectivity_only", "broken", "untested"]
-"""Status of a tool across all its scenarios; only the original program uses `untested`."""
+"""Status of a tool over all its scenarios; only the original program uses `untested`."""
 
 FACTORS: Final = (
     "mcp_code",
@@ -30,15 +30,15 @@ FACTORS: Final = (
     "validates_test_data",
     "validation_expected",
 )
-"""The names of the six factors, in the document's order. The names of the `…factor_*` columns end
-with a factor's name."""
+"""Names of the six factors, in the document's order. The name of each `…factor_*` column ends with
+a factor's name."""
 
 
 class _JsonObject(msgspec.Struct, frozen=True):
-    """A struct that can be converted to a JSON object with the document's member names."""
+    """A struct that can be converted to a JSON object whose members have the document's names."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members under their names in the document, except members that are None."""
+        """Return the fields under their names in the document, except fields that are None."""
         return {
             _camel_case(name): _json_value(value)
             for name, value in msgspec.structs.asdict(self).items()
@@ -58,19 +58,19 @@ def _json_value(value: Any) -> Any:
 
 
 class ValidationContext(msgspec.Struct, frozen=True):
-    """A response and the call it answers."""
+    """A response, and the call that it answers."""
 
     tool: Any
-    """Tool definition: `name`, and `outputSchema` if it has one."""
+    """The tool's definition: `name`, and `outputSchema` if it has one."""
     response: Any
-    """The reply's `result`: parsed JSON, or a model of the MCP SDK."""
+    """The reply's `result`, as parsed JSON or as a model of the MCP SDK."""
     input: Any = msgspec.field(default_factory=dict)
-    """Arguments of the call."""
+    """The arguments of the call."""
     scenario_category: Scenario | None = None
 
     @classmethod
     def of(cls, given: "ValidationContext | Mapping[str, Any]") -> "ValidationContext":
-        """Return the context with plain JSON values.
+        """Convert a context to plain JSON values.
 
         Args:
             given: a context, or a mapping with the member names of the document (`tool`, `input`,
@@ -118,7 +118,7 @@ def _too_deep(name: str) -> UsageError:
 
 
 class OutputSchemaValidation(_JsonObject, frozen=True):
-    """The result of validating a response against its tool's output schema."""
+    """The result of validating a response against the output schema of its tool."""
 
     has_output_schema: bool
     is_valid: bool
@@ -126,7 +126,7 @@ class OutputSchemaValidation(_JsonObject, frozen=True):
 
 
 class ResponseMetadata(_JsonObject, frozen=True):
-    """The number of blocks of each type in a response, and the response's other members."""
+    """How many blocks of each type a response has, and which other members."""
 
     content_types: tuple[str, ...] = ()
     text_block_count: int = 0
@@ -138,14 +138,14 @@ class ResponseMetadata(_JsonObject, frozen=True):
 
 
 class ValidationResult(_JsonObject, frozen=True):
-    """The assessment of whether a response shows a working tool, with reasons."""
+    """The assessment of whether a response shows that the tool works, with reasons."""
 
     is_valid: bool | None
     is_error: bool | None
     confidence: float | None
     """A number from 0 to 100."""
     classification: Classification | None
-    """None if the original program throws; the exception is then in `throws`."""
+    """None if the original program throws; `throws` then contains the exception."""
     issues: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     response_metadata: ResponseMetadata | None = None
@@ -153,7 +153,7 @@ class ValidationResult(_JsonObject, frozen=True):
 
 
 class BusinessDecision(_JsonObject, frozen=True):
-    """The decision on whether an error is business logic, with its factors.
+    """The decision on whether an error is business logic, with the factors behind it.
 
     A factor is None if the interpretation did not evaluate it: the program evaluates no other
     factor if it finds an MCP code, and no factor if it throws.
@@ -161,7 +161,7 @@ class BusinessDecision(_JsonObject, frozen=True):
 
     is_business_error: bool | None
     confidence: float | None = None
-    """Share of the possible points, from 0 to 1."""
+    """Share of the possible points that the error gets, from 0 to 1."""
     threshold: float | None = None
     mcp_code: bool | None = None
     business_pattern: bool | None = None
@@ -185,7 +185,7 @@ class ScenarioResult(_JsonObject, frozen=True):
 
 
 class ScenarioSummary(_JsonObject, frozen=True):
-    """The results of a tool's executed scenarios, by category."""
+    """How many of a tool's executed scenarios succeeded, by category."""
 
     happy_path_success: bool
     edge_cases_handled: int
@@ -196,7 +196,7 @@ class ScenarioSummary(_JsonObject, frozen=True):
 
 
 class ScenarioStatus(_JsonObject, frozen=True):
-    """The status of a tool across all its scenarios."""
+    """The status of a tool over all its scenarios."""
 
     status: Status
     confidence: float
@@ -205,6 +205,6 @@ class ScenarioStatus(_JsonObject, frozen=True):
     passed: int
     failed: int
     summary: ScenarioSummary | None = None
-    """None for the document, which defines no summary."""
+    """Summary of the original program; None for the document, which defines no summary."""
     recommendations: tuple[str, ...] = ()
-    """The original program's recommendations; the document defines none."""
+    """Recommendations of the original program; the document defines none."""

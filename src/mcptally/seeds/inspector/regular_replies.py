@@ -1,4 +1,4 @@
-"""Computes the document's and the original program's scores of regular replies with polars.
+"""Computes both interpretations' scores of regular replies with polars.
 
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
@@ -20,7 +20,7 @@ from mcptally.tables.stages import Judged
 
 
 class _Errors(StageTable):
-    """Columns of error replies from which the scores are computed."""
+    """The columns of error replies from which scores are computed."""
 
     message = Column(pl.String, "Message of a JSON-RPC error, as the program words it.")
     rejected = Column(pl.Boolean, "Whether the error is what the scenario expects.")
@@ -31,7 +31,7 @@ class _Errors(StageTable):
 
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of replies without an error, computed once per distinct kind of content."""
+    """Score replies without an error; compute each distinct kind of content once."""
     counts = ["text_blocks", "image_blocks", "resource_blocks"]
     flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
     keyed = rows.select(
@@ -74,7 +74,7 @@ def _score_parts(
     validated: bool,
     refused: bool,
 ) -> dict[str, Any]:
-    """Return the document's and the original program's scores of a reply with this content."""
+    """Return both interpretations' scores of a reply with this content."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
         is_validated = validated and not (refused and interpretation == "inspector")
@@ -101,9 +101,11 @@ def _score_parts(
 
 
 def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of replies with isError and a text.
+    """Score replies that have isError and a text.
 
-    `decided` contains the business-error decisions about these replies.
+    Args:
+        rows: the replies.
+        decided: the decisions on whether these replies are business errors.
     """
     sentence = _error_sentence(rows.get_column(Judged.first_text.name))
     inspected = {
@@ -131,9 +133,11 @@ def tool_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
 
 
 def protocol_errors(rows: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of calls answered by a JSON-RPC error.
+    """Score calls that were answered with a JSON-RPC error.
 
-    `decided` contains the business-error decisions about these calls.
+    Args:
+        rows: the calls.
+        decided: the decisions on whether these errors are business errors.
     """
     message = formatted(
         "MCP error {}: {}",
@@ -202,7 +206,7 @@ def _document_error(
 
 
 def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the scores of unanswered calls.
+    """Score unanswered calls.
 
     The program's score for a timeout is the same in all scenarios.
     """
@@ -217,10 +221,10 @@ def unanswered(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
-    """Return the business-error decisions about replies, with the replies' row numbers.
+    """Decide whether replies are business errors; return the decisions with row numbers.
 
     Args:
-        examined: replies, and the name of the column with the text to examine.
+        examined: pairs of a table of replies and the name of the column with the text to examine.
     """
     inputs = pl.concat(
         rows.lazy().select(
@@ -237,8 +241,8 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
-    """Return the evidence: a sentence that quotes the first 100 UTF-16 units of an error's text."""
-    # polars counts characters. Their number differs from that of code units only above U+FFFF.
+    """Return evidence sentences, which quote the first 100 UTF-16 units of each error's text."""
+    # polars counts characters, whose number differs from that of UTF-16 units only above U+FFFF.
     text = Examined.text.col
     frame = (
         texts.alias("text")

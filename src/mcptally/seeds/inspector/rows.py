@@ -15,25 +15,25 @@ FILES: Final[dict[Interpretation, str]] = {"document": "seed.toml", "inspector":
 
 
 class SeedRule(rules.Rule, frozen=True, kw_only=True):
-    """A rule row for the seed score."""
+    """A rule row from which the seed score is computed."""
 
     part: str
     """The part of the score that uses the row; a part may have several rows."""
     members: tuple[str, ...] = ()
-    """Lower-case substrings to find in the examined text or in the tool's name."""
+    """Lower-case substrings that match if they occur in the examined text or in the tool's name."""
     regex: str = ""
-    """Pattern to find in the examined text or in the tool's name, with the same meaning in Python
-    and polars."""
+    """Pattern that matches the examined text or the tool's name; it means the same in Python and
+    polars."""
     weight: float = 0.0
-    """A factor's points, or a classification's weight in the overall confidence."""
+    """Points of a factor, or weight of a classification in the overall confidence."""
     threshold: float | None = None
-    """The share of the points required for a business error if this row matches."""
+    """Share of the points from which an error counts as a business error, if this row matches."""
     value: float | None = None
-    """The number that the row defines: a confidence, a share, a code or a count."""
+    """Number that the row defines: a confidence, a share, a code or a count."""
     classification: str = ""
 
     def holds(self, text: str) -> bool:
-        """Return whether the regex or one of `members` is in the text, which must be lower case."""
+        """Return whether a text in lower case matches the regex or contains one of the members."""
         return any(member in text for member in self.members) or bool(
             self.regex and re.search(self.regex, text)
         )
@@ -64,7 +64,7 @@ class RuleRows(msgspec.Struct, frozen=True):
         return tuple(row.regex for row in self.part(part) if row.regex)
 
     def holds(self, part: str, text: str) -> bool:
-        """Return whether any row of the part matches the text, which must be in lower case."""
+        """Return whether any row of a part of the score matches a text in lower case."""
         return any(row.holds(text) for row in self.part(part))
 
     def weight(self, part: str) -> float:
@@ -76,30 +76,30 @@ class RuleRows(msgspec.Struct, frozen=True):
         return min(row.threshold for row in self.part(part) if row.threshold is not None)
 
     def value(self, part: str) -> float:
-        """Return the value of a part of the score that has exactly one row."""
+        """Return the value of the only row of a part of the score."""
         (row,) = self.part(part)
         if row.value is None:
             raise LookupError(f"rule {row.id} has no value")
         return row.value
 
     def confidence(self, classification: str) -> float:
-        """Return the confidence of a classification, 0 to 100."""
+        """Return the confidence that belongs to a classification, from 0 to 100."""
         row = self._classification(classification)
         if row.value is None:
             raise LookupError(f"rule {row.id} has no value")
         return row.value
 
     def class_weight(self, classification: str) -> float:
-        """Return the weight of a classification in the overall confidence; NaN if it has no row."""
+        """Return a classification's weight in the overall confidence; NaN if it has no row."""
         try:
             return self._classification(classification).weight
         except LookupError:
             return float("nan")
 
     def mean_confidence(self, results: Sequence[ValidationResult | ScenarioResult]) -> float:
-        """Return the mean of confidence times class weight over at least one result, 0 to 100.
+        """Return the mean of confidence times class weight over at least one result, from 0 to 100.
 
-        The result is NaN if a result has no confidence or no classification with a row.
+        The mean is NaN if a result has no confidence, or a classification without a row.
         """
         total = 0.0
         for result in results:

@@ -33,16 +33,16 @@ ROWS: Final = {row.scenario: row for row in rules.load(ScenarioRule, "scenario.t
 
 
 def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `combination`, the sorted argument names.
+    """Add `combination`, the sorted argument names, to the calls.
 
-    The combination is null unless a tool is called.
+    The combination is null for requests that do not call a tool.
     """
     distinct = (
         calls.lazy()
         .filter(Validated.tool.col.is_not_null())
         .select("arguments")
         .drop_nulls()
-        .unique()  # avoid `Expr.unique`, which would copy the texts
+        .unique()  # avoid `Expr.unique`, which copies the texts
         .with_columns(is_long=Validated.arguments.col.str.len_bytes() >= _LONG)
         .pipe(run_query)
     )
@@ -61,7 +61,7 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
-    """Count the calls by recording, tool and `combination`, as `ArgumentCombinations`."""
+    """Count the calls for each recording, tool and `combination`, as `ArgumentCombinations`."""
     named = calls.lazy().filter(Validated.tool.col.is_not_null())
     *keys, _ = ArgumentCombinations.columns()
     counts = named.group_by(keys).agg(calls=pl.len().cast(ArgumentCombinations.calls.dtype))
@@ -124,7 +124,7 @@ def assign_scenarios(
 
 # --- combinations of argument names ---
 
-# JSON text from the decoder has no line breaks, so one call decodes a batch of lines.
+# The decoder's JSON texts contain no line breaks, so one call can decode a batch of lines.
 _NAMES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -133,7 +133,7 @@ def _combination(names: Iterable[str]) -> str:
 
 
 _LONG: Final = 1 << 14
-"""Size above which arguments are decoded one by one, because joining copies them."""
+"""Size in bytes above which arguments are decoded one by one, because joining would copy them."""
 
 
 def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
@@ -152,7 +152,7 @@ def _names_of(text: str) -> Iterable[str]:
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
-    """Return combinations that are rare among their tool's calls, with `rare` set to true.
+    """Return the combinations that are rare among the calls to their tool, marked by `rare`.
 
     Args:
         counts: `argument_combinations` of the whole archive; rows may be summed over recordings.

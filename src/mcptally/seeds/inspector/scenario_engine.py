@@ -18,7 +18,7 @@ ROWS = rule_rows("inspector")
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """Return the engine's status of a tool with `planned` scenarios."""
+    """Determine, as the engine does, the status of a tool with `planned` scenarios."""
     run = [result for result in results if result.executed]
     passed = sum(result.is_valid for result in run)
     business_logic = sum(
@@ -43,7 +43,7 @@ def scenario_status(results: Sequence[ScenarioResult], planned: int) -> Scenario
 
 
 def _summary(run: Sequence[ScenarioResult]) -> ScenarioSummary:
-    """Return the results of the executed scenarios of each category."""
+    """Count the successes among the executed scenarios of each category."""
 
     def counted(category: str) -> tuple[int, int]:
         chosen = [result for result in run if result.category == category]

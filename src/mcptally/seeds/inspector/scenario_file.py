@@ -1,7 +1,7 @@
 """Reads scenario files, which assign recorded calls to scenarios.
 
 The file is TOML or JSON with a list of entries named `scenario`; the first entry that matches a
-call counts:
+call is used:
 
     [[scenario]]
     scenario = "error_case"          # happy_path, edge_case, boundary or error_case
@@ -31,7 +31,7 @@ _EXACT: Final = ("session", "recording", "call_id")
 
 
 class ScenarioEntry(msgspec.Struct, frozen=True):
-    """An entry in a scenario file."""
+    """An entry in a scenario file: the scenario, and conditions for calls."""
 
     scenario: str
     server: str | None = None
@@ -42,7 +42,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
     call_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the scenario, that the entry selects calls, and that tables can store its texts."""
+        """Check the scenario, that there are conditions, and that tables can store the texts."""
         if self.scenario not in SCENARIOS:
             hint = near(self.scenario, SCENARIOS)
             raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}{hint}")
@@ -53,7 +53,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
             raise ValueError("a name has an unpaired surrogate, which tables cannot store")
 
     def matched(self, calls: pl.DataFrame) -> pl.Series:
-        """Return the scenario for each call that the entry matches, and null for other calls."""
+        """Return the scenario for each call that matches the entry, and null for other calls."""
         given = {name: getattr(self, name) for name in _PATTERNS + _EXACT}
         tests = [
             pl.col(name).str.contains(f"^(?s:{_regex(value)})$")
@@ -75,7 +75,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
 
 
 def _regex(pattern: str) -> str:
-    """Return the regular expression (Rust syntax) for a file-name pattern."""
+    """Convert a file-name pattern to a regular expression in Rust syntax."""
     return "".join({"*": ".*", "?": "."}.get(c, _escaped(c)) for c in pattern)
 
 
@@ -96,12 +96,12 @@ def _equal(ours: Any, theirs: Any) -> bool:
         return len(ours) == len(theirs) and all(map(_equal, ours, theirs))
     if isinstance(ours, dict) and isinstance(theirs, dict):
         return ours.keys() == theirs.keys() and all(_equal(v, theirs[k]) for k, v in ours.items())
-    # In Python 1 == True, but in JSON 1 and true differ; 1.0 equals 1 in Python and in JSON.
+    # In Python, 1 == True; in JSON, 1 and true differ. In both, 1.0 equals 1.
     return bool(ours == theirs) and isinstance(ours, bool) == isinstance(theirs, bool)
 
 
 def load_scenarios(path: Path) -> tuple[ScenarioEntry, ...]:
-    """Return the entries in a scenario file.
+    """Read the entries of a scenario file.
 
     Raises:
         UsageError: the file cannot be read, or an entry is incomplete or has an unknown field.

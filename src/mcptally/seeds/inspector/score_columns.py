@@ -1,4 +1,4 @@
-"""Declares the columns of the seed scores, and fills them from a result."""
+"""Declares the columns of the seed scores, and fills them from results and decisions."""
 
 from typing import Any, Final
 
@@ -10,16 +10,21 @@ from mcptally.seeds.inspector.model import BusinessDecision, ValidationResult
 from mcptally.tables.seed_scores import INTERPRETATION_COLUMNS, SeedScores
 
 ROW: Final = "seed_row"
-"""Number of a call, used to join its scores."""
+"""Name of the column with a call's row number, by which its scores are joined."""
 LIST: Final = pl.List(pl.String)
 RESULT: Final = ("classification", "confidence", "is_valid", "is_error", "issues", "evidence")
-"""Columns of a result, without the interpretation's prefix."""
+"""Columns of a `ValidationResult`, without the interpretation's prefix."""
 COLUMNS: Final = pl.Schema({name: SeedScores.schema()[name] for name in INTERPRETATION_COLUMNS})
 """All columns that `add_seed_scores` adds."""
 
 
 def result_columns(interpretation: str, result: ValidationResult) -> dict[str, Any]:
-    """Return the columns of a result, by name; `interpretation` is `seed` or `inspector`."""
+    """Map column names to the values of a result.
+
+    Args:
+        interpretation: the prefix of the names: `seed` or `inspector`.
+        result: the result.
+    """
     issues = evidence = None
     if result.classification is not None:
         issues = [*map(javascript.printable, result.issues)]
@@ -36,7 +41,12 @@ def result_columns(interpretation: str, result: ValidationResult) -> dict[str, A
 
 
 def decision_columns(interpretation: str, decision: BusinessDecision) -> dict[str, Any]:
-    """Return the columns of a business-error decision, by name."""
+    """Map column names to the values of a business-error decision.
+
+    Args:
+        interpretation: the prefix of the names: `seed` or `inspector`.
+        decision: the decision.
+    """
     return {
         f"{interpretation}_{end}": getattr(
             decision, {"business_confidence": "confidence"}.get(end, end.removeprefix("factor_"))

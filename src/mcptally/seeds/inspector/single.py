@@ -35,7 +35,7 @@ Context = ValidationContext | Mapping[str, Any]
 def validate_response(context: Context, *, rules: Interpretation = "document") -> ValidationResult:
     """Assess whether a response shows a working tool, and why.
 
-    If the original program throws, `classification` is None and `throws` has the exception.
+    If the original program throws, `classification` is None and `throws` contains the exception.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
@@ -45,7 +45,7 @@ def validate_response(context: Context, *, rules: Interpretation = "document") -
 
 @with_raised_recursion_limit
 def business_decision(context: Context, *, rules: Interpretation = "document") -> BusinessDecision:
-    """Return whether an error is business logic, with the factors, confidence and threshold.
+    """Decide whether an error is business logic; include the factors, confidence and threshold.
 
     The response is treated as an error: neither interpretation checks `isError` in this decision.
 
@@ -68,7 +68,7 @@ def is_business_error(context: Context, *, rules: Interpretation = "document") -
 def response_metadata(
     context: Context, *, rules: Interpretation = "document"
 ) -> ResponseMetadata | None:
-    """Return the blocks and other members of a response; None if the original program throws.
+    """Count a response's blocks and other members; return None if the original program throws.
 
     Raises:
         UsageError: `rules` is unknown, the context has no tool, or a value is nested too deeply.
@@ -82,7 +82,7 @@ def response_metadata(
 def overall_confidence(
     results: Sequence[ValidationResult | ScenarioResult], *, rules: Interpretation = "document"
 ) -> float:
-    """Return the mean of confidence times class weight, 0 to 100.
+    """Return the mean of confidence times class weight, from 0 to 100.
 
     Without results, the mean is NaN in the document (0/0) and 0 in the program.
 
@@ -98,7 +98,7 @@ def scenario_status(
     planned: int | None = None,
     rules: Interpretation = "document",
 ) -> ScenarioStatus:
-    """Return the status of a tool across all its scenarios.
+    """Determine the status of a tool over all its scenarios.
 
     Args:
         results: the scenarios, in the order in which they ran.
@@ -113,7 +113,7 @@ def scenario_status(
 
 
 class _Interpretation(Protocol):
-    """The functions that the modules `document` and `inspector` have."""
+    """The interface that the modules `document` and `inspector` implement."""
 
     def validate(self, context: ValidationContext) -> ValidationResult: ...
     def business(self, context: ValidationContext) -> BusinessDecision: ...

@@ -1,4 +1,4 @@
-"""Contains the original program's sentences for issues, evidence and recommendations."""
+"""The original program's sentences for issues, evidence and recommendations."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ RESPONDED_ERROR: Final = "Tool responded with error (tool is functional)"
 ERROR_MESSAGE: Final = "Error message: "
 UNKNOWN_ERROR: Final = "Unknown error"
 ERROR_UNITS: Final = 100
-"""Maximum UTF-16 code units of an error's text that are quoted as evidence."""
+"""Maximum length, in UTF-16 code units, of an error text that is quoted as evidence."""
 NO_CONTENT: Final = "Response has no content"
 EMPTY_CONTENT: Final = "Response content is empty or not an array"
 RESPONDED: Final = "Tool responded successfully with content"
@@ -23,7 +23,7 @@ EXECUTION_ERROR: Final = "Execution error: "
 REJECTED: Final = "Tool properly rejected invalid input with exception"
 TIMEOUT: Final = "Timeout"
 BUSINESS_LOGIC: Final = "business logic"
-"""Text in the evidence that the scenario engine counts, case-sensitively."""
+"""Phrase that the scenario engine looks for in the evidence, case-sensitively."""
 
 ADVICE_BUSINESS_LOGIC: Final = (
     "✅ Tool properly validates business logic and rejects invalid resources",

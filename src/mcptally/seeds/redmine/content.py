@@ -1,6 +1,6 @@
 """Checks content blocks of tool results against the Redmine document and MCP.
 
-`document` checks a result exactly like the document's code, and `program` like the original
+`document` checks a result exactly like the code in the document, and `program` like the original
 program; docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks
 against the MCP specification; findings are made from its result.
 """
@@ -21,7 +21,7 @@ from mcptally.wire.nesting import (
 
 Interpretation = Literal["document", "program"]
 
-# Messages of the Jest matchers in the document's and the program's checks.
+# Messages of the Jest matchers that the document's and the program's checks use.
 HAS: Final = "expect(received).toHaveProperty(path)"
 IS: Final = "expect(received).toBe(expected) // Object.is equality"
 IN: Final = "expect(received).toContain(expected) // indexOf"
@@ -30,15 +30,18 @@ _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} l
 
 
 def document(result: Any) -> list[Violation]:
-    """Return all violations of the document's checks.
+    """Return all violations of the document's checks in a tool result.
 
-    The document's own code stops at the first.
+    The document's own code stops at the first violation.
     """
     return list(_violations(result, _document_block))
 
 
 def program(result: Any) -> list[Violation]:
-    """Return all violations of the original program's checks; the program stops at the first."""
+    """Return all violations of the original program's checks in a tool result.
+
+    The program itself stops at the first violation.
+    """
     return list(_violations(result, _program_block))
 
 
@@ -71,7 +74,7 @@ def assert_tool_response(result: Any, rules: Interpretation = "program") -> None
 
 
 def _json_values(result: Any) -> Any:
-    """Return a result as JSON values.
+    """Convert a result to plain JSON values.
 
     Raises:
         ValueError: the text is not JSON, or the result is nested too deeply.
@@ -89,7 +92,7 @@ def _json_values(result: Any) -> Any:
 
 
 def _where(path: str) -> str:
-    """Return a path with its block number, for an error message."""
+    """Format a JSON Pointer for an error message, with the position of its block."""
     block = re.match(r"/content/(\d+)", path)
     return f"block {block[1]} at {path}" if block else path or "the result"
 
@@ -175,10 +178,10 @@ def _has(value: Any, name: str) -> bool:
     return isinstance(value, dict) and name in value
 
 
-# --- the blocks of the MCP specification: the rules of rules/contracts-content.toml ---
+# --- the blocks of the MCP specification: rules in rules/contracts-content.toml ---
 
 _MIME: Final = re.compile(
-    # Possessive quantifiers (*+) prevent exponential backtracking on runs of blanks.
+    # Possessive quantifiers (*+) prevent exponential backtracking on long runs of blanks.
     r"[\w!#$&^.+-]+/[\w!#$&^.+*-]+(?:\s*;\s*[\w!#$&^.+-]+=(?:\"[^\"]*\"|[^;\"]*+))*+\Z"
 )
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}\Z")
@@ -193,13 +196,13 @@ _MAGIC: Final[tuple[tuple[bytes, str], ...]] = (
     (b"ID3", "audio/mpeg"),
     (b"fLaC", "audio/flac"),
 )
-"""First bytes of files, and the MIME type that they indicate."""
+"""Pairs of the first bytes of a file, and the MIME type that they indicate."""
 
 
 def block_violations(content: Any) -> Iterator[Violation]:
-    """Yield the violations in a result's `content`; their codes are rule ids."""
+    """Yield the violations in a result's `content`; the code of each is the id of a rule."""
     if not isinstance(content, list):
-        return  # the rule `protocol.result_shape` reports this
+        return  # `protocol.result_shape` reports it
     for number, block in enumerate(content):
         at = ("content", number)
         if not isinstance(block, dict):
@@ -293,7 +296,7 @@ def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violati
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """Yield a violation if data begins like a file of another type than the declared type."""
+    """Yield a violation if the data is a file of a type other than the declared type."""
     head = binascii.a2b_base64(data[:64])
     declared = kind.partition(";")[0].strip().lower()
     standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)

@@ -18,7 +18,7 @@ _SAYS_ERROR: Final = "(?i)^\\W{0,3}(?:error|failed|failure|exception)\\b[^\\n]{0
 
 
 def error_form() -> pl.Expr:
-    """Return the form of each call's error as the column `error_shape`; null without an error.
+    """Return an expression for the form of each call's error, `error_shape`; null without an error.
 
     The expression uses only columns of paired calls, because hidden errors are not known before
     judging.
@@ -50,14 +50,14 @@ def error_form() -> pl.Expr:
 
 
 def count_error_forms(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of errors of each form by recording and server, as `ErrorForms`."""
+    """Count the errors of each form for each recording and server, as `ErrorForms`."""
     known = calls.lazy().filter(GatheredCalls.error_shape.col.is_not_null())
     counts = known.group_by("recording", "server", shape="error_shape").agg(calls=pl.len())
     return counts.cast(ErrorForms.schema()).pipe(run_query)
 
 
 def form_findings(counts: pl.DataFrame) -> pl.DataFrame:
-    """Return a finding for each server whose errors have more than one form.
+    """Return a finding for each server that reports errors in more than one form.
 
     Args:
         counts: the `ErrorForms` rows of the whole archive; rows may be summed over recordings.

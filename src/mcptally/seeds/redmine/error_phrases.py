@@ -1,4 +1,4 @@
-"""Finds the Redmine document's three error messages in results not marked as errors."""
+"""Finds error messages that the Redmine document lists in results not marked as errors."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Final
 from mcptally.seeds.violation import Violation
 
 PREFILTER: Final = "(?i)network error|internal server error|too many requests"
-"""Matches every text that `message_without_is_error` reports, and some other texts."""
+"""Matches every text that `message_without_is_error` reports, and some others."""
 
 MAX_CHARS: Final = 500
 """Maximum length of an error message in characters; longer texts are not examined."""
@@ -23,7 +23,12 @@ _MESSAGE: Final = re.compile(
 
 
 def message_without_is_error(text: str, path: str) -> Iterator[Violation]:
-    """Yield a violation if a text at `path` is an error message in a result without isError."""
+    """Yield a violation if a text is an error message; the result has no isError.
+
+    Args:
+        text: the text.
+        path: JSON Pointer of the text in the result.
+    """
     match = _MESSAGE.match(text) if len(text) <= MAX_CHARS else None
     if match:
         message = f"the text says {match[1].lower()!r} but isError is not true"

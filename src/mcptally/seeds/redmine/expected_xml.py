@@ -16,7 +16,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ResultForms, Validated
 
 HEAD: Final = 500
-"""Number of characters at the beginning of a text that are examined to recognise XML."""
+"""Number of characters at the start of a text that are examined to find out whether it is XML."""
 
 _DECLARATION: Final = r"^\s*<\?xml[\s?]"
 _ELEMENT: Final = r"^\s*<[A-Za-z_]"
@@ -31,11 +31,11 @@ _IS_UNDECLARED: Final = (
 ) & ~_IS_DECLARED
 
 FORM_COUNTS: Final = MappingProxyType({"xml": _IS_DECLARED, "undeclared_xml": _IS_UNDECLARED})
-"""Maps columns of `ResultForms` to conditions for the results that they count."""
+"""Maps columns of `ResultForms` to conditions: each column counts the results that satisfy one."""
 
 
 def xml_servers(forms: pl.DataFrame) -> pl.DataFrame:
-    """Return the servers whose results are XML, as the column `server`.
+    """Return the servers whose results should be XML, in the column `server`.
 
     Args:
         forms: `ResultForms` of all tools of each server; rows may be summed over recordings.
@@ -78,7 +78,13 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
 
 
 def undeclared(text: str, reason: str, path: str) -> Violation:
-    """Return the violation for a text at `path` that lacks a required XML declaration."""
+    """Return the violation for a text that lacks a required XML declaration.
+
+    Args:
+        text: the text.
+        reason: why a declaration is required.
+        path: JSON Pointer of the text in the result.
+    """
     what = (
         "XML without a declaration" if re.match(_ELEMENT, text) else "text before the declaration"
     )

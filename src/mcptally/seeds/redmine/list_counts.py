@@ -4,11 +4,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 NAMES: Final = ("total_count", "limit", "offset")
-"""Members of an object, or attributes of an XML root, that describe a list (Redmine document)."""
+"""Members of an object, or attributes of an XML root, that describe a list in the Redmine document.
+"""
 
 
 def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
-    """Yield messages about counts that contradict a list of `items` items."""
+    """Yield a message for each count that contradicts the number of items in a list.
+
+    Args:
+        counts: the members or attributes that describe the list.
+        items: number of items in the list.
+    """
     if "total_count" not in counts:
         return
     numbers: dict[str, int] = {}
@@ -35,7 +41,10 @@ def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
 
 
 def object_messages(value: Any) -> Iterator[str]:
-    """Yield messages about a JSON object that has counts and exactly one array."""
+    """Yield a message for each count of a JSON object that disagrees with its only array.
+
+    Objects with no array, or with several, are not checked.
+    """
     if isinstance(value, dict) and "total_count" in value:
         arrays = [item for item in value.values() if isinstance(item, list)]
         if len(arrays) == 1:
@@ -43,7 +52,7 @@ def object_messages(value: Any) -> Iterator[str]:
 
 
 def _number(value: Any) -> int | None:
-    """Return a non-negative integer, which may be written as text; None for anything else."""
+    """Return a non-negative integer, which may be written as text, or None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

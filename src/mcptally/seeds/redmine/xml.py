@@ -1,7 +1,7 @@
 """Checks XML in result texts: well-formedness, declaration, custom fields and list counts.
 
-Expat parses the XML. A text whose DOCTYPE declares an entity is not checked, because entities can
-exhaust memory.
+Expat parses the XML. A text whose DOCTYPE declares an entity is not checked, because expanding
+entities can exhaust memory.
 """
 
 import re
@@ -16,23 +16,23 @@ IS_XML: Final = re.compile(r"\s*<\?xml[\s?]")
 """Matches the XML declaration at the beginning of a text."""
 
 MAX_CHARS: Final = 2_000_000
-"""Maximum length of a checked text in characters."""
+"""Maximum length in characters of a text that is checked."""
 
 MAX_DEPTH: Final = 500
-"""Maximum nesting of elements in a checked text."""
+"""Maximum nesting of elements in a text that is checked."""
 
 _RAW: Final = re.compile(r"[>\"']")
-"""Characters in text that the document requires to be escaped, although XML does not."""
+"""Matches characters that the document requires to be escaped in text, although XML does not."""
 _INVALID: Final = expat.errors.codes[expat.errors.XML_ERROR_INVALID_TOKEN]
 _AT_AMPERSAND: Final = (_INVALID, expat.errors.codes[expat.errors.XML_ERROR_UNDEFINED_ENTITY])
 
 
 class _UncheckedError(Exception):
-    """Raised if the text declares an entity or is nested too deeply to be checked."""
+    """Raised if a text cannot be checked: it declares an entity or is nested too deeply."""
 
 
 class _Reader:
-    """The parser's state for a text: items at the root, custom fields, unescaped characters."""
+    """The state of parsing a text: items under the root, custom fields, unescaped characters."""
 
     def __init__(self, text: str) -> None:
         self.source = text.encode("utf-8", "replace")
@@ -102,7 +102,7 @@ class _Reader:
 
 
 def check(text: str) -> Iterator[Violation]:
-    """Yield the violations in an XML text; their codes are rule ids, their paths are empty."""
+    """Yield the violations in an XML text; their codes are rule ids, and their paths are empty."""
     if len(text) > MAX_CHARS:
         return
     reader = _Reader(text)
@@ -129,7 +129,7 @@ def _not_well_formed(text: str, error: expat.ExpatError) -> Violation:
     line = lines[error.lineno - 1] if 0 < error.lineno <= len(lines) else ""
     column = error.offset
     if error.code in _AT_AMPERSAND and "&" in line[max(0, column - 40) : column + 1]:
-        # Expat reports the position after the `&`, at the invalid entity name.
+        # Expat reports the position after the `&`, where the invalid entity name begins.
         column = line.rindex("&", 0, column + 1)
         problem, rule = "an unescaped &", "content.xml_unescaped"
     elif error.code == _INVALID and line[max(0, column - 1) : column + 1].startswith("<"):

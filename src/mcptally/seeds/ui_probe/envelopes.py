@@ -1,7 +1,7 @@
 """Checks the envelope `{success, data, error}` in a tool's answer (UI probe document, 2.1, 2.3).
 
-`violations` also compares the envelope with `isError`, and makes the findings for all servers with
-envelopes. The original program checks only the types of `success` and `error`.
+`violations` also compares the envelope with `isError`, and is applied to the envelopes of all
+servers. The original program checks only the types of `success` and `error`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final
 from mcptally.seeds.violation import Violation
 
 PREFILTER: Final = r'"success\\*"\s*:'
-"""Matches the JSON text of every result with an envelope."""
+"""Matches the JSON text of every result that contains an envelope."""
 
 
 def is_envelope(value: Any) -> bool:
@@ -21,7 +21,7 @@ def is_envelope(value: Any) -> bool:
 def violations(
     envelope: Mapping[str, Any], *, is_error: Any, path: str = ""
 ) -> Iterator[Violation]:
-    """Yield the violations in an envelope of a result; their codes are rule ids.
+    """Yield the violations in a result's envelope; their codes are rule ids.
 
     Args:
         envelope: an object with a member `success`.
@@ -34,7 +34,7 @@ def violations(
         yield Violation(path + "/success", message, "envelope.success_type", evidence)
         return
     if success:
-        # Many libraries write null or an empty value for a missing error.
+        # Many libraries write null or an empty value when there is no error.
         if error not in (None, "", [], {}, False):
             evidence, message = str(error)[:200], "error is present although success is true"
             yield Violation(path + "/error", message, "envelope.error_with_success", evidence)

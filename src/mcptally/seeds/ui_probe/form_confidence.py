@@ -1,4 +1,4 @@
-"""Reports `fill_and_submit` calls on a form that was inferred with too little confidence."""
+"""Reports `fill_and_submit` calls for a form that was inferred with too little confidence."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -13,14 +13,14 @@ from mcptally.tables.stages import Scored
 from mcptally.wire.json_text import json_object
 
 TOOLS: Final = ("fill_and_submit", "infer_form")
-"""The tools whose calls `low_confidence_findings` needs."""
+"""The tools whose calls `low_confidence_findings` reads."""
 
 MAX_LOW_CONFIDENCE: Final = 0.7
-"""Maximum confidence at which a form must not be filled in (document, 4.2)."""
+"""Confidence up to which a form must not be filled in (document, 4.2)."""
 
 
 def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
-    """Return findings for each `fill_and_submit` call whose form has a low confidence.
+    """Return a finding for each `fill_and_submit` call whose form has too low a confidence.
 
     The confidence comes from the session's last preceding `infer_form` result for the same form or,
     failing that, for any form.
@@ -63,7 +63,7 @@ def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
 
 
 def _form_and_confidence(tool: str, response: str) -> tuple[str | None, float | None]:
-    """Return the name of the form in an `infer_form` result, and its confidence."""
+    """Return the name and the confidence of the form in an `infer_form` result."""
     for value in _objects(tool, response):
         data = value.get("data", value)
         confidence = as_double(data.get("confidence")) if isinstance(data, dict) else None
@@ -84,7 +84,7 @@ def _filled_form(arguments: str | None) -> str | None:
 
 
 def _form_name(form: Any) -> str | None:
-    """Return a form's selector or name, which identifies it among the forms on its page."""
+    """Return a form's selector or name, which identifies the form among those on its page."""
     if not isinstance(form, dict):
         return None
     name = form.get("selector") or form.get("name")

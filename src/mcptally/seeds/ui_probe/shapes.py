@@ -1,4 +1,4 @@
-"""Finds differences between values and the UI probe document's JSON shapes.
+"""Finds differences between values and the JSON shapes that the UI probe document describes.
 
 `ui_probe.toml` contains the shapes, and explains their format.
 """
@@ -9,14 +9,14 @@ from typing import Any, Final, NamedTuple
 from mcptally.toml_files import read_toml
 
 SHAPES: Final = read_toml("seeds/ui_probe.toml")
-"""The shapes by name; shapes of one interpretation are under `document` or `program`."""
+"""The shapes by name; those of one interpretation are under `document` or `program`."""
 
 
 class Issue(NamedTuple):
     """A difference between a value and a shape."""
 
     path: tuple[str | int, ...]
-    """The member names and item numbers that lead to the difference."""
+    """Member names and item positions that lead to the difference."""
     code: str
     """`invalid_type` (also for a missing member) or `invalid_enum_value`."""
 
@@ -53,7 +53,7 @@ def differences(value: Any, shape: Any, path: tuple[str | int, ...] = ()) -> Ite
 
 
 def named(name: str) -> Any:
-    """Return the shape with a name such as `program.run`."""
+    """Return the shape that a dotted name, such as `program.run`, refers to."""
     shape: Any = SHAPES
     for part in name.split("."):
         shape = shape[part]
@@ -61,7 +61,7 @@ def named(name: str) -> Any:
 
 
 def has_type(value: Any, kind: str) -> bool:
-    """Return whether a JSON value has one of the types that a shape can name."""
+    """Return whether a JSON value has the type that a shape names."""
     if kind == "any":
         return True
     if kind == "number":
@@ -70,7 +70,7 @@ def has_type(value: Any, kind: str) -> bool:
 
 
 def as_double(value: Any) -> float | None:
-    """Return a JSON number as a float; None for other values and for huge integers."""
+    """Convert a JSON number to a float; return None for other values and for huge integers."""
     if not has_type(value, "number"):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Makes the tables `ui_runs`, `ui_steps` and `ui_errors` from UI test runs."""
+"""Builds the tables `ui_runs`, `ui_steps` and `ui_errors` from UI test runs."""
 
 import json
 from collections.abc import Sequence
@@ -17,11 +17,11 @@ from mcptally.tables.ui_steps import UiSteps
 def ui_tables(
     results: pl.DataFrame, runs: Sequence[tuple[int, dict[str, Any]]]
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the tables `ui_runs`, `ui_steps` and `ui_errors`.
+    """Build the tables `ui_runs`, `ui_steps` and `ui_errors`.
 
     Args:
         results: the calls in whose results the runs were found.
-        runs: pairs of a row number in `results` and a test run.
+        runs: pairs of a row index in `results` and a test run.
     """
     rows = {
         UiRuns: [_run(row, run) for row, run in runs],

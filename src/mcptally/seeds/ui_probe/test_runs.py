@@ -14,10 +14,10 @@ from mcptally.seeds.ui_probe.shapes import SHAPES, Issue, differences, has_type
 from mcptally.seeds.violation import Violation, pointer
 
 PREFILTER: Final = "runId"
-"""Text that the JSON of every result with a test run contains."""
+"""Text that occurs in the JSON of every result with a test run."""
 
 RUN: Final = SHAPES["program"]["run"]
-"""The shape of a test run in the original program's schema."""
+"""The shape that the original program's schema requires of a test run."""
 
 
 def program(value: Any) -> list[Issue]:
@@ -26,7 +26,7 @@ def program(value: Any) -> list[Issue]:
 
 
 def document(value: Any) -> list[Issue]:
-    """Return the differences between a test run and the document's description."""
+    """Return the differences between a test run and its description in the document."""
     return list(differences(value, SHAPES["document"]["run"]))
 
 
@@ -39,7 +39,7 @@ CODES: Final = words(
     "E_NETWORK_TIMEOUT E_NETWORK_CORS E_SELECTOR_NOT_FOUND E_NAVIGATION_FAILED "
     "E_FORM_INFERENCE_FAILED"
 )
-"""Error codes defined by the original program and its documents."""
+"""Error codes that the original program and its documents define."""
 
 _CODE_FAMILY: Final = re.compile(r"E_\w+_(?:JOURNEY|RECORDING|PLAYBACK)\Z")
 _ISO: Final = re.compile(
@@ -58,7 +58,7 @@ def known_code(code: str) -> bool:
 
 
 def determined(run: Any) -> str | None:
-    """Return the result that the original program derives from `errors`.
+    """Return the result that the original program derives from a run's `errors`.
 
     Returns None if `errors` is not a list.
     """
@@ -72,12 +72,17 @@ def determined(run: Any) -> str | None:
 
 
 def allowed(run: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the results that the document permits: `passed` if and only if there are no errors."""
+    """Return the results that the document permits: `passed` only if there are no errors."""
     return ("passed_with_warnings", "failed") if run.get("errors") else ("passed",)
 
 
 def violations(run: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Yield the violations in a test run at JSON Pointer `path`; their codes are rule ids."""
+    """Yield the violations in a test run; their codes are rule ids.
+
+    Args:
+        run: the test run.
+        path: JSON Pointer of the run in the result.
+    """
     for issue in program(run)[:20]:
         message = "has the wrong type or is missing"
         if issue.code == "invalid_enum_value":

@@ -11,14 +11,19 @@ TOOLS: Final = tuple(SHAPES["document"]["data"])
 
 
 def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
-    """Return the differences between a tool's `data` and the tool's shape in an interpretation."""
+    """Return the differences between a tool's `data` and its shape in an interpretation."""
     return list(differences(data, SHAPES[interpretation]["data"][tool]))
 
 
 def violations(tool: str, data: Any, path: str) -> Iterator[Violation]:
-    """Yield the violations in the `data` (at `path`) of a tool's successful answer.
+    """Yield the violations in the `data` of a tool's successful answer.
 
     There is a violation only if `data` fits neither interpretation's shape.
+
+    Args:
+        tool: the tool's name.
+        data: the data.
+        path: JSON Pointer of the data in the result.
     """
     by_interpretation = {
         interpretation: issues(tool, data, interpretation)

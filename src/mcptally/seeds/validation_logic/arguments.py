@@ -1,6 +1,7 @@
 """Unwraps arguments that are nested inside another object or a JSON string.
 
-Wrappers are a JSON-RPC request's `params`, and `arguments`, `args`, `parameters` and `input`.
+The wrappers are the `params` of a JSON-RPC request, and `arguments`, `args`, `parameters` and
+`input`.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,14 +16,14 @@ from mcptally.tables.stages import Scored
 from mcptally.wire.json_text import json_object, json_value
 
 WRAPPERS: Final = ("params", "arguments", "args", "parameters", "input")
-"""Members that may contain the arguments, in the order in which they are tried."""
+"""Names of members that may wrap the arguments, in the order in which they are tried."""
 
 MAX_LAYERS: Final = 8
 """Maximum number of nested wrappers that are removed."""
 
 
 class Unwrapped(NamedTuple):
-    """Arguments with their wrappers removed."""
+    """Arguments without their wrappers."""
 
     arguments: dict[str, Any]
     layers: tuple[str, ...]
@@ -34,7 +35,7 @@ def unwrapped(payload: Any, declared: Collection[str] = ()) -> Unwrapped:
 
     Args:
         payload: an object, or a JSON string that contains one.
-        declared: the tool's parameters; a member with such a name is an argument, not a wrapper.
+        declared: names of the tool's parameters; members with these names are not wrappers.
     """
     layers: list[str] = []
     value = payload
@@ -60,7 +61,7 @@ def unwrapped(payload: Any, declared: Collection[str] = ()) -> Unwrapped:
 
 
 def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
-    """Return the name of the member that wraps the arguments (an object or JSON text), or None."""
+    """Return the name of the member that wraps the arguments as an object or JSON text, or None."""
     for name in WRAPPERS:
         inner = value.get(name)
         if inner is None or name in declared:
@@ -70,7 +71,7 @@ def _wrapper(value: Mapping[str, Any], declared: Collection[str]) -> str | None:
 
 
 HEAD: Final = 300
-"""Maximum characters of the arguments that are searched for a wrapper."""
+"""Number of characters at the start of the arguments that are searched for a wrapper."""
 
 _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 
@@ -78,7 +79,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return a finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
-    # Search only the beginning: the same name further on belongs to an argument.
+    # Search only the beginning: further on, the same name belongs to an argument.
     wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()

@@ -1,4 +1,4 @@
-"""Loads the validation-logic document's error categories from `categories.toml`."""
+"""Loads the error categories of the validation-logic document from `categories.toml`."""
 
 import re
 from collections.abc import Mapping
@@ -31,12 +31,12 @@ _STATUS: Final = {status: row.name for row in CATEGORIES.values() for status in 
 
 
 def category_of_status(status: int) -> str:
-    """Return the category of an HTTP status of 400 or higher."""
+    """Return the category to which an HTTP status of 400 or higher belongs."""
     return _STATUS.get(status) or ("upstream" if status >= 500 else "validation")
 
 
 def category_named(name: Any) -> str | None:
-    """Return the category for another server's category or code name, if known."""
+    """Return the category that another server's category or code name stands for, if known."""
     if not isinstance(name, str):
         return None
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[\s.:-]+", "_", name).lower()

@@ -3,7 +3,7 @@
 If an error contains a JSON structure that describes the error, the structure's values are used
 unchanged: `error_source` is `structured`, or `partial` if the structure is incomplete. All other
 values are inferred with the rows in `rules/regular.toml`. The categories come from the
-validation-logic document. `verdict` is decided elsewhere and may disagree.
+validation-logic document. `verdict` is determined independently and may disagree.
 """
 
 import functools
@@ -32,7 +32,7 @@ FILE: Final = "regular.toml"
 
 
 class _Errors(StageTable):
-    """The columns of calls that `normalise_errors` uses; a missing column counts as null."""
+    """The columns of calls that `normalise_errors` reads; a missing column counts as null."""
 
     outcome = Judged.outcome
     error_text = Judged.error_text
@@ -49,13 +49,13 @@ _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 
 
 class CategoryRule(TextRule, frozen=True, kw_only=True):
-    """A row that assigns a category to unstructured errors."""
+    """A rule row that assigns a category to unstructured errors."""
 
     category: str
     code: str = ""
-    """The code's name; by default the name of the category's code."""
+    """Name of the error's code; by default that of the category."""
     http: int = 0
-    """The HTTP status; by default the category's status."""
+    """HTTP equivalent of the error; by default that of the category."""
     codes: tuple[int, ...] = ()
     statuses: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
@@ -64,12 +64,12 @@ class CategoryRule(TextRule, frozen=True, kw_only=True):
 
 @functools.cache
 def category_rules() -> tuple[CategoryRule, ...]:
-    """Return the rows, in the order in which they are tried."""
+    """Return the rule rows, in the order in which they are tried."""
     return tuple(sorted(rule_files.load(CategoryRule, FILE), key=lambda rule: rule.order))
 
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the `NormalisedErrors` of `calls`, one row per call; null for calls that worked."""
+    """Return the `NormalisedErrors` of calls, one row per call; null for calls that worked."""
     present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
@@ -113,7 +113,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
-    """Return the first rule that matches each of `errors`; the last rule matches every error."""
+    """Return, for each error, the first rule that matches it; the last rule matches every error."""
     rules = category_rules()
     texts = (
         errors.lazy()
@@ -124,7 +124,7 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
         .pipe(run_query)
     )
     matched = match.match_rules(rules, texts["text"], texts["text"])
-    # Use the HTTP status only if it is at least 400: tool errors are sent with status 200.
+    # Use the HTTP status only if it is at least 400, because tool errors are sent with status 200.
     exchange_status = pl.when(_Errors.http_status.col >= 400).then("http_status")
     rows = (
         errors.lazy()
@@ -166,7 +166,7 @@ def _conditions(rule: CategoryRule) -> Iterator[pl.Expr]:
 
 
 def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> tuple[Any, ...]:
-    """Return the values of a row of `NormalisedErrors`.
+    """Combine a structured error and a rule to a row of `NormalisedErrors`.
 
     Each value comes from the error's structure, or else from the rule, or else is a default.
     """
@@ -183,11 +183,11 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
 
 
 _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}
-"""HTTP equivalents of patch codes that differ from the category's HTTP equivalent."""
+"""HTTP equivalents of patch codes, where they differ from that of the category."""
 
 
 def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """Return, for each example of a rule (an unstructured error), the id of the deciding rule."""
+    """Return the id of the rule that decides each example of an unstructured error."""
     inputs = [
         {"outcome": "tool_error"}
         | ({"error_text": example} if isinstance(example, str) else dict(example))

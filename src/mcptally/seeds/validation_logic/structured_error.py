@@ -12,7 +12,7 @@ from mcptally.wire.json_text import first_present
 
 
 class StructuredError(NamedTuple):
-    """The members of a structured error that describe it; missing members are None."""
+    """What a structured error says about itself; missing members are None."""
 
     category: str | None = None
     code: str | None = None
@@ -25,22 +25,23 @@ class StructuredError(NamedTuple):
 
 
 NOTHING: Final = StructuredError()
-"""The value for an unstructured error."""
+"""The result for an error without structure."""
 
 MEMBERS: Final = re.compile(
     r'"(?:error_detail|errorDetail|error|errors|category|code|status|status_?[cC]ode|http_?[sS]tatus|'
     r'retryable|hint)"\s*:'
 )
 
-"""Matches members that indicate a structured error."""
+"""Matches names of members that indicate a structured error."""
 
 _ERROR_MEMBERS: Final = frozenset({"category", "code", "retryable", "status", "http_status"})
 
 
 def read_first(*sources: str | None) -> StructuredError:
-    """Return the first complete structure in the texts, or else the first non-empty structure.
+    """Parse the structured errors in some texts, and return the first complete one.
 
-    The last text is a JSON-RPC error's `data`, which becomes the details if the structure has none.
+    If none is complete, returns the first that is not empty. The last text is a JSON-RPC error's
+    `data`, which becomes the details if the structure has none.
     """
     best = NOTHING
     data = sources[-1]
@@ -74,9 +75,9 @@ _DECODER: Final = json.JSONDecoder()
 
 
 def read(payload: Any) -> StructuredError:
-    """Return the error described in a payload's `error_detail`, `error` or own members.
+    """Return the error that a payload's `error_detail`, `error` or own members describe.
 
-    A list of issues, as written by schema libraries, is a validation error with these details.
+    A list of issues, as schema libraries write it, is a validation error with these details.
     """
     if isinstance(payload, list) and payload and all(map(_is_issue, payload)):
         return StructuredError(category="validation", details=_text_of(payload))
@@ -151,5 +152,5 @@ def _status(value: Mapping[str, Any]) -> int | None:
 
 def _text_of(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    # JSON may escape a lone surrogate, which a column cannot contain.
+    # JSON may contain a lone surrogate as an escape, but a column cannot contain it.
     return mask_and_cut(printable(text))

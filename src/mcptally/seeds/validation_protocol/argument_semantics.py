@@ -1,7 +1,7 @@
 """Checks the meaning of arguments (URLs, paths, cron, SQL, formats) without executing anything.
 
-The schema determines which parameters have a checkable meaning. DuckDB parses SQL but never runs
-it.
+The schema determines which parameters have a meaning that can be checked. DuckDB parses SQL but
+never runs it.
 """
 
 import functools
@@ -20,17 +20,17 @@ from mcptally.wire.json_text import json_value
 
 
 class Remark(NamedTuple):
-    """A dry run's result about one argument."""
+    """What a dry run reports about one argument."""
 
     level: str
-    """`error`, `warning`, or `unchecked` if the argument cannot be checked offline."""
+    """`error`, `warning`, or `unchecked` for what cannot be checked offline."""
     name: str
     """The argument's name, or "" if the remark is about the whole call."""
     message: str
 
 
 class SemanticParameter(NamedTuple):
-    """A parameter whose meaning is checked."""
+    """A parameter whose meaning can be checked."""
 
     path: tuple[str, ...]
     """The member names that lead to the parameter; `*` stands for every item in a list."""
@@ -39,14 +39,14 @@ class SemanticParameter(NamedTuple):
 
 
 MAX_DEPTH: Final = 5
-"""Maximum nesting at which parameters are checked."""
+"""Maximum nesting of the parameters that are checked."""
 
 MAX_TEXT: Final = 20_000
-"""Maximum length of a checked value in characters."""
+"""Maximum length in characters of a value that is checked."""
 
 MAX_NESTED: Final = 200
-"""Maximum nesting of parentheses in SQL that is parsed: DuckDB's time grows with the square of the
-depth."""
+"""Maximum nesting of parentheses in SQL that is parsed: the time that DuckDB takes grows with the
+square of the depth."""
 
 _FORMATS: Final = words(
     "date date-time time duration email idn-email hostname ipv4 ipv6 uuid uri uri-reference iri "
@@ -68,7 +68,7 @@ _SNAKE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[-.\s]+")
 
 @functools.lru_cache(maxsize=4096)
 def semantic_parameters(schema: str) -> tuple[SemanticParameter, ...]:
-    """Return the parameters of an inputSchema whose meaning is checked.
+    """Return the parameters of an inputSchema whose meaning can be checked.
 
     Returns an empty result if the text is not JSON.
     """
@@ -121,7 +121,7 @@ def _kind(path: tuple[str, ...], schema: Mapping[str, Any]) -> str | None:
 def semantic_remarks(
     schema: str, arguments: Any, *, tools: frozenset[str] = frozenset()
 ) -> Iterator[Remark]:
-    """Yield the remarks on the meaning of arguments.
+    """Yield remarks on the meaning of a call's arguments.
 
     Args:
         schema: the tool's inputSchema, as JSON text.
@@ -243,14 +243,14 @@ def _sql(name: str, value: str) -> Iterator[Remark]:
 
 
 def _nesting(text: str) -> int:
-    """Return the maximum nesting of parentheses."""
+    """Return the maximum nesting of parentheses in a text."""
     steps = (1 if mark == "(" else -1 for mark in re.findall(r"[()]", text))
     return max(itertools.accumulate(steps), default=0)
 
 
 @functools.lru_cache(maxsize=4096)
 def sql_syntax_error(text: str) -> str | None:
-    """Return DuckDB's message about SQL that it cannot parse, or None. Nothing is executed."""
+    """Return DuckDB's message about SQL that it cannot parse, or None; nothing is executed."""
     try:
         _parser().extract_statements(text)
     except duckdb.Error as error:
@@ -282,7 +282,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def tables_in_sql(text: str) -> set[str]:
-    """Return the tables named in SQL, or an empty set if DuckDB cannot parse it."""
+    """Return the names of the tables in SQL, or an empty set if DuckDB cannot parse the SQL."""
     if _nesting(text) > MAX_NESTED:
         return set()
     try:

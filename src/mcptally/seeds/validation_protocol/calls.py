@@ -30,15 +30,16 @@ from mcptally.tables.validations import Validations
 from mcptally.wire.json_text import json_value
 
 NAME: Final = r"(?i)^(?:.*(?:__|[:./]))?validate$"
-"""Matches the name of a validating tool."""
+"""Matches the name of a tool that validates calls."""
 
 METHOD: Final = "tools/validate"
 
 SLOW_MS: Final = 1000.0
-"""Milliseconds that a validation should not exceed (document, Questions)."""
+"""Time in milliseconds that a validation should not exceed (document, Questions)."""
 
 PREDICTION_WINDOW_NS: Final = 3600 * 10**9
-"""Maximum nanoseconds from a validation in another session to a call to which it applies."""
+"""Maximum time in nanoseconds between a validation in another session and a call to which it
+applies."""
 
 PREDICTION_COLUMNS: Final = tuple(
     column.name
@@ -47,7 +48,7 @@ PREDICTION_COLUMNS: Final = tuple(
         *(DryRuns.answered_ns, DryRuns.call_id, DryRuns.valid),
     )
 )
-"""The columns of validations that `with_validations` needs."""
+"""The columns of validations that `with_validations` reads."""
 
 _CHANGES: Final = (
     "notifications/resources/updated",
@@ -55,7 +56,7 @@ _CHANGES: Final = (
     "notifications/tools/list_changed",
     "notifications/prompts/list_changed",
 )
-"""Notifications by which a server reports a change of state."""
+"""Notifications with which a server reports a change of its state."""
 
 
 def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFrame:
@@ -91,9 +92,10 @@ def gather_validations(calls: pl.DataFrame, params: pl.DataFrame) -> pl.DataFram
 
 
 def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Return the calls that may be validations, selected without parsing their arguments.
+    """Return the calls that may be validations, without parsing their arguments.
 
-    For the method `tools/validate`, the parameters in `params` (by `row`) are used as arguments.
+    The arguments of a `tools/validate` request are its parameters, from the row of `params` with
+    the same `row`.
     """
     is_method = Scored.method.col == METHOD
     by_name = Scored.tool.col.is_not_null() & Scored.tool.col.str.contains(NAME)
@@ -107,14 +109,14 @@ def candidates(calls: pl.DataFrame, params: pl.DataFrame | None = None) -> pl.Da
 
 
 def _without_server(tool: str) -> str:
-    """Return the name of the tool in `server:tool`."""
+    """Remove the server from a tool name of the form `server:tool`."""
     return tool.rpartition(":")[2] or tool
 
 
 def validations_table(
     validations: pl.DataFrame, calls: pl.DataFrame, *, payloads: bool
 ) -> pl.DataFrame:
-    """Return the `validations` table of a partition.
+    """Build the `validations` table of a partition.
 
     Args:
         validations: the result of `gather_validations` for the partition.
@@ -145,7 +147,7 @@ def validations_table(
 
 
 def with_validations(calls: pl.DataFrame, validations: pl.DataFrame) -> pl.DataFrame:
-    """Return `calls` with `validated_by` and `validated_as`, from each call's last validation.
+    """Add `validated_by` and `validated_as`, from the last validation of each call.
 
     A validation in the same session takes precedence over a validation in another session of the
     server.
@@ -216,7 +218,7 @@ def _arguments_digest(text: str) -> str | None:
 def validation_findings(
     calls: pl.DataFrame, messages: pl.DataFrame, definitions: pl.DataFrame
 ) -> list[pl.DataFrame]:
-    """Return findings about the validations among `calls`."""
+    """Return findings about the calls that are validations."""
     rows = candidates(calls)
     if not rows.height:
         return []
@@ -291,8 +293,8 @@ def declaration_findings(listed: pl.DataFrame, definitions: pl.DataFrame) -> lis
     """Return findings about servers whose validate tool is missing or violates the protocol.
 
     Args:
-        listed: the tools that servers listed, in the whole archive.
-        definitions: the tools' definitions.
+        listed: the `Listings` of the whole archive.
+        definitions: the `Definitions` of the listed tools.
     """
     known = listed.lazy().select("server", "tool", "definition").unique(maintain_order=True)
     schemas = definitions.lazy().select("definition", "input_schema").unique("definition")

@@ -1,4 +1,4 @@
-"""Checks cron expressions.
+"""Checks the syntax of cron expressions.
 
 An expression has the five fields of crontab(5), perhaps also seconds or a year, or it is a macro
 such as `@daily`.
@@ -15,7 +15,7 @@ class _Field(NamedTuple):
     high: int
     names: tuple[str, ...] = ()
     special: str = ""
-    """Letters that have a meaning in Quartz, alone or after a number."""
+    """Letters with a meaning in Quartz, alone or after a number."""
 
 
 _MONTHS: Final = tuple("jan feb mar apr may jun jul aug sep oct nov dec".split())  # noqa: SIM905
@@ -34,7 +34,7 @@ _READINGS: Final[Mapping[int, tuple[tuple[_Field, ...], ...]]] = {
     6: ((_SECOND, *_FIELDS), (*_FIELDS, _YEAR)),
     7: ((_SECOND, *_FIELDS, _YEAR),),
 }
-"""Possible meanings of the fields, by the number of fields: Quartz and Spring begin with seconds,
+"""Maps the number of fields to the fields' possible meanings: Quartz and Spring begin with seconds,
 EventBridge ends with a year."""
 
 MACROS: Final = frozenset(
@@ -46,7 +46,7 @@ _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text looks like a cron expression: `@` and a name, or cron fields.
+    """Return whether a text looks like a cron expression: `@` and a name, or five to seven fields.
 
     At least one field must contain a digit or `*`.
     """
@@ -56,7 +56,7 @@ def looks_like(text: str) -> bool:
 
 
 def syntax_error(text: str) -> str | None:
-    """Return a message about the first error in a cron expression; None if it is valid."""
+    """Return a message about the first error in a cron expression, or None if it is valid."""
     stripped = text.strip()
     if stripped.startswith("@"):
         known = stripped.lower() in MACROS or _EVERY.match(stripped)

@@ -1,8 +1,8 @@
 """Reproduces two validators: the document's code and the original program's code.
 
 The functions return the same answers as the original code, including its bugs. `in`, `typeof` and
-template strings follow JavaScript. docs/reference/seed-documents.md lists the differences between
-the two validators.
+template strings behave as in JavaScript. docs/reference/seed-documents.md lists the differences
+between the two validators.
 """
 
 import json
@@ -14,28 +14,28 @@ from mcptally.redaction.key_patterns import words
 from mcptally.seeds.javascript import number, parse, truthy
 
 Answer = dict[str, Any]
-"""`valid`, `errors`, `warnings`, and members added by one of the validators."""
+"""The members `valid`, `errors` and `warnings`, and those that one of the validators adds."""
 
 PROTOTYPE: Final = words(
     "constructor hasOwnProperty isPrototypeOf propertyIsEnumerable toLocaleString toString valueOf "
     "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__ __proto__"
 )
-"""Members that every JavaScript object inherits: `in` finds them even in `{}`."""
+"""Members that every JavaScript object inherits: the operator `in` finds them even in `{}`."""
 
 _UNDEFINED: Final = object()
 _INHERITED: Final = object()
-"""The value of a member in `PROTOTYPE`: a function, which is truthy."""
+"""The value of a member in `PROTOTYPE`: a function, which JavaScript treats as truthy."""
 
 
 class ThrownError(Exception):
-    """Raised where the original validator throws; the message is the JavaScript engine's."""
+    """Raised where the original validator throws; the message is that of the JavaScript engine."""
 
 
 def document_answer(tools: Mapping[str, Any], tool: Any, arguments: Any) -> Answer:
-    """Return the answer of the basic validator in the document.
+    """Return the answer that the basic validator in the document gives.
 
     Args:
-        tools: input schemas by tool.
+        tools: maps each tool's name to its input schema.
         tool: the tool to call.
         arguments: the arguments to check.
 
@@ -86,7 +86,9 @@ _TYPES: Final = {
 
 
 def program_schema_check(schema: Any, parameters: Any) -> Answer:
-    """Return `errors` and `warnings` of the original program's check that uses only the schema.
+    """Check parameters as the original program does with only a schema; return the answer.
+
+    The answer has the members `errors` and `warnings`.
 
     Raises:
         ThrownError: the original program throws, for example because `parameters` is not an object.
@@ -142,11 +144,11 @@ def program_answer(
     catalog: Mapping[str, Mapping[str, Any]],
     internal: Mapping[str, Mapping[str, Any]],
 ) -> Answer:
-    """Return the answer of the original program's `validate`, without its list of schedules.
+    """Return the answer of the original program's `validate`, except its list of schedules.
 
     Args:
         request: `tool` (as mcp:tool), `parameters`, `schedule`.
-        catalog: input schemas by server and tool.
+        catalog: maps each server to its tools, and each tool to its input schema.
         internal: for each server, its `capability`, and the `result` of the server's own validation
             or the error that it `throws`.
     """
@@ -179,8 +181,7 @@ def accepts_schedule(schedule: Any) -> bool:
     found = _SCHEDULE.search(text)
     minutes = _MINUTES.search(text)
     if found and minutes and found[0] == minutes[0]:
-        # "every 75 minutes" is not accepted, but the text may contain another phrase that is
-        # accepted.
+        # "every 75 minutes" is not accepted, but the text may also contain a phrase that is.
         rest = text[: minutes.start()] + " " + text[minutes.end() :]
         return 1 <= int(minutes[1]) <= 59 or _SCHEDULE.search(rest) is not None
     return found is not None
@@ -263,7 +264,7 @@ def parse_native_answer(content: Any) -> dict[str, Any] | None:
 
 
 def _spread(value: Any) -> list[Any]:
-    """Return `[...(value || [])]`: a string becomes its characters."""
+    """Return JavaScript's `[...(value || [])]`, in which a string becomes its characters."""
     if not truthy(value):
         return []
     if isinstance(value, str | list):
@@ -347,7 +348,7 @@ def _same(left: Any, right: Any) -> bool:
 
 
 def _to_string(value: Any) -> str:
-    """Return the result of JavaScript's `${value}`."""
+    """Return JavaScript's `${value}`: the value converted to a string."""
     if value is _UNDEFINED:
         return "undefined"
     if isinstance(value, str):
@@ -364,5 +365,5 @@ def _to_string(value: Any) -> str:
 
 
 def _joined(values: list[Any], between: str) -> str:
-    """Return `values.join(between)`, where null becomes an empty string."""
+    """Return JavaScript's `values.join(between)`, in which null becomes an empty string."""
     return between.join("" if value is None else _to_string(value) for value in values)

@@ -13,7 +13,7 @@ from mcptally.seeds.validation_protocol.argument_semantics import Remark
 
 
 def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Yield remarks about arguments that violate the schema; unknown parameters are warnings."""
+    """Yield remarks about arguments that violate a schema; unknown parameters are warnings."""
     judge = validators.compile_validator(schema)
     if isinstance(judge, str):
         why = f"the tool's inputSchema cannot be used: {judge}"
@@ -33,7 +33,7 @@ def schema_remarks(schema: str, arguments: Any) -> Iterator[Remark]:
 
 
 def _errors(schema: str, arguments: Any) -> Iterator[Remark]:
-    """Yield the errors that jsonschema-rs finds, or none if jsonschema-rs rejects the schema."""
+    """Yield the errors that jsonschema-rs finds; nothing if it rejects the schema."""
     try:
         value = parse_schema(schema)
         name = dialect_of(value)
@@ -98,7 +98,7 @@ _OTHER_SOURCES: Final = frozenset(
 
 
 def _dotted(path: Sequence[str]) -> str:
-    """Return a path in the notation `a.b[0]`."""
+    """Join member names and indices in the notation `a.b[0]`."""
     return "".join(
         f"[{part}]" if part.isdigit() else f".{part}" if place else part
         for place, part in enumerate(path)

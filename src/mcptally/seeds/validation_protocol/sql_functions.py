@@ -1,4 +1,4 @@
-"""Defines DuckDB functions that check recorded arguments' meaning, for `preventable_failures`.
+"""Defines the DuckDB functions that check the meaning of arguments for `preventable_failures`.
 
 `meaning_error(input_schema, arguments)` returns the first error from `argument_semantics`, or null;
 `has_meaning(input_schema)` returns whether an error is possible. Both functions run when the
@@ -12,7 +12,7 @@ from duckdb.func import ARROW, SPECIAL
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> None:
-    """Add the functions `meaning_error` and `has_meaning` to a connection."""
+    """Add the functions `meaning_error` and `has_meaning` to a DuckDB connection."""
     text = "VARCHAR"
     connection.create_function(
         "has_meaning", _has_meaning, [text], "BOOLEAN", type=ARROW, null_handling=SPECIAL
@@ -40,7 +40,7 @@ def _meaning_errors(schemas: pa.ChunkedArray, arguments: pa.ChunkedArray) -> pa.
 
 
 def meaning_error(schema: str | None, arguments: str | None) -> str | None:
-    """Return the first semantic error in the arguments; None if there is none.
+    """Return the first error in the meaning of arguments, or None if there is none.
 
     Args:
         schema: the tool's inputSchema, as JSON text.

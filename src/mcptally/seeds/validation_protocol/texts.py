@@ -1,4 +1,4 @@
-"""Parses the JSON texts of a validation: request, answer and input schema.
+"""Parses the JSON texts of a validation: its request, its answer and the input schema.
 
 The texts are untrusted: invalid parts become violations, and valid parts are still parsed.
 """
@@ -17,28 +17,28 @@ from mcptally.verdict import match
 from mcptally.wire.json_text import first_present, json_value
 
 ANSWER: Final = ("valid", "errors", "warnings")
-"""The members that an answer must have. Other members are not allowed."""
+"""The members that an answer must have; it may have no others."""
 
 
 class PhaseRule(rule_files.Rule, frozen=True, kw_only=True):
-    """A rule whose patterns show the phase of a validation: how thoroughly it checks."""
+    """A rule whose patterns show a validation's phase: how thoroughly it checks."""
 
     phase: str
     matches: tuple[str, ...]
 
 
 class Request(NamedTuple):
-    """The call that a validation is about."""
+    """The call that a validation is about: the tool and its arguments."""
 
     tool: str | None
     arguments: Any
     member: str | None
-    """The member with the call's arguments: `arguments` (document), `parameters` (program), or
-    None."""
+    """Name of the member with the call's arguments: `arguments` (document) or `parameters`
+    (program); None if there is neither."""
 
 
 class Answer(NamedTuple):
-    """The server's answer to a validation, and its violations."""
+    """The server's answer to a validation, and the violations in it."""
 
     valid: bool | None = None
     errors: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 def parse_request(arguments: str | None) -> Request:
-    """Return the request that the arguments of a validation (JSON text) contain."""
+    """Parse the request in the arguments of a validation, which are JSON text."""
     value = json_value(arguments)
     if not isinstance(value, dict):
         return Request(None, None, None)
@@ -57,7 +57,7 @@ def parse_request(arguments: str | None) -> Request:
 
 
 def parse_answer(response: str | None) -> Answer:
-    """Return the answer in a validation's result (JSON text); violations' codes are rule ids."""
+    """Parse the answer in a validation's result (JSON text); violations' codes are rule ids."""
     result = json_value(response)
     if not isinstance(result, dict):
         return Answer()
@@ -82,7 +82,7 @@ def parse_answer(response: str | None) -> Answer:
 
 
 def _find_answer(result: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
-    """Return the pointer to the answer in a result, and the answer's members; or None.
+    """Return the JSON Pointer of the answer in a result, and the answer's members or None.
 
     The answer is structuredContent, a text, or (for the method `tools/validate`) the result itself.
     """
@@ -117,12 +117,12 @@ def _shape_violations(members: dict[str, Any], path: str) -> Iterator[Violation]
 
 
 def is_vague(text: str, arguments: Any) -> bool:
-    """Return whether an error lacks specific information: a value, quote, location or number.
+    """Return whether an error text is vague: it has no value, quote, location or number.
 
     A parameter's name suffices if the text also states the expected value: `path is required` is
     specific, `Invalid path` is vague.
     """
-    text = text[:_VAGUE_CHARS]  # cut the text, to limit the time of searches
+    text = text[:_VAGUE_CHARS]  # to limit the time that searches take
     if _SPECIFIC.search(text):
         return False
     members = arguments if isinstance(arguments, dict) else {}
@@ -147,12 +147,12 @@ _NAMED_PARAMETER: Final = re.compile(
 
 @functools.cache
 def phases() -> tuple[PhaseRule, ...]:
-    """Return the phase rules, from the shallowest phase to the deepest."""
+    """Return the rules about phases, from the shallowest phase to the deepest."""
     return rule_files.load(PhaseRule, "phases.toml")
 
 
 def phase(texts: Sequence[str]) -> str | None:
-    """Return the deepest phase that an answer's texts show, or None."""
+    """Return the deepest phase that the texts of an answer show, or None."""
     column = pl.Series(list(texts), dtype=pl.String)
     shown = [
         rule.phase
@@ -163,12 +163,12 @@ def phase(texts: Sequence[str]) -> str | None:
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted members, so that equal arguments have equal texts."""
+    """Encode a value as JSON with sorted members, so that equal arguments have equal texts."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def declares_validation(schema: str | None) -> bool:
-    """Return whether an input schema has the members of a validation: a tool and its arguments."""
+    """Return whether an input schema has a validation's parameters: a tool and its arguments."""
     value = json_value(schema)
     properties = value.get("properties") if isinstance(value, dict) else None
     if not isinstance(properties, dict):
@@ -177,7 +177,7 @@ def declares_validation(schema: str | None) -> bool:
 
 
 def schema_differences(schema: str | None) -> list[str]:
-    """Return the differences between a validate tool's input schema and the protocol's schema."""
+    """Return how a validate tool's input schema differs from the protocol's schema."""
     value = json_value(schema)
     if not isinstance(value, dict):
         return ["inputSchema is not an object"]

@@ -1,4 +1,4 @@
-"""Produces AJV 6's error message about a value that does not match its schema.
+"""Produces AJV 6's message for the first error in a value that does not match its schema.
 
 AJV stops at the first error, and checks keywords in a fixed order, regardless of their order in the
 schema. A message about anyOf or oneOf includes the errors of every branch.
@@ -26,30 +26,30 @@ _GROUPS: Final = {
     ),
     "": (*("$ref", "const", "enum", "not", "anyOf", "oneOf", "allOf"), *("if", "then", "else")),
 }
-"""Keywords by the type of value to which they apply, in AJV's order."""
+"""Maps types of values to the keywords that apply to them, in AJV's order."""
 
 _RANK: Final = {
     keyword: rank
     for rank, (kind, keyword) in enumerate(
         (kind, keyword) for kind, group in _GROUPS.items() for keyword in group
     )
-    # All of AJV's formats apply to strings only.
+    # All of AJV's formats apply only to strings.
     if (kind, keyword) != ("number", "format")
 }
 ORIGINAL: Final = "x-original-pattern"
-"""Member of a schema that contains the original pattern, before translation."""
+"""Name of the member in which a schema keeps the original pattern before translation."""
 
 _INWARD: Final = (
     *("properties", "patternProperties", "additionalProperties"),
     *("items", "additionalItems"),
 )
-"""Keywords whose subschemas apply to the members or items of a value."""
+"""Keywords whose subschemas apply to members or items of a value."""
 
 _IDENTIFIER: Final = re.compile("[A-Za-z$_][0-9A-Za-z$_]*")
 
 
 def first(errors: Iterable[jsonschema_rs.ValidationError], schema: Any, value: Any) -> str:
-    """Return AJV's message for the errors that jsonschema-rs found in a value."""
+    """Return the message that AJV gives where jsonschema-rs found these errors."""
     return ", ".join(_first_sentences(errors, schema, value))
 
 
@@ -62,7 +62,7 @@ def _first_sentences(
 def _key(
     error: jsonschema_rs.ValidationError, schema: Any, value: Any
 ) -> tuple[tuple[int, int], ...]:
-    """Return a sort key for errors, in the order in which AJV checks keywords."""
+    """Return a key that sorts errors in the order in which AJV checks keywords."""
     key: list[tuple[int, int]] = []
     path = list(error.evaluation_path)
     steps = list(error.instance_path)
@@ -99,7 +99,7 @@ def _key(
 
 
 def _item_number(value: Any, step: Any) -> int:
-    """Return the position of a member or item in the value that contains it."""
+    """Return the position of a member or item within the value that contains it."""
     if isinstance(step, int):
         return step
     return list(value).index(step) if isinstance(value, dict) and step in value else 0
@@ -115,12 +115,13 @@ def _item(value: Any, step: str | int) -> Any:
 def type_first(part: dict[str, Any]) -> bool:
     """Return whether AJV checks `type` before all other keywords, even next to a $ref."""
     kind = part.get("type")
-    # If there are keywords for this type, AJV checks the type immediately before the first of them.
+    # If the schema has keywords for this type, AJV checks the type immediately before the first of
+    # them.
     return not isinstance(kind, str) or part.keys().isdisjoint(_GROUPS.get(kind, ()))
 
 
 def has_rules(schema: Any) -> bool:
-    """Return whether a schema has a keyword that AJV compiles."""
+    """Return whether a schema has a keyword that AJV compiles to a check."""
     if isinstance(schema, dict):
         return "type" in schema or not _RANK.keys().isdisjoint(schema)
     return schema is False
@@ -144,7 +145,7 @@ def _position(part: Any, keyword: str, name: str) -> int:
 
 
 def resolved(schema: Any, ref: str) -> Any:
-    """Return the target of a reference within the schema; None for any other reference."""
+    """Return the target of a reference within the schema; None for references elsewhere."""
     if not ref.startswith("#"):
         return None
     part = schema
@@ -225,7 +226,7 @@ def _matches_many(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _required(error: jsonschema_rs.ValidationError, schema: Any) -> str:
-    """Return the missing property: its name if it is declared, otherwise a JavaScript accessor."""
+    """Return how AJV names a missing property: its name if declared, else a JavaScript accessor."""
     name = str(error.kind.as_dict()["property"])
     part = _part(schema, list(error.evaluation_path)[:-1])
     declared = part.get("properties") if isinstance(part, dict) else None
@@ -248,7 +249,7 @@ def _dependency(error: jsonschema_rs.ValidationError, schema: Any, value: Any) -
 
 
 def _where(error: jsonschema_rs.ValidationError) -> str:
-    """Return AJV's path to the value.
+    """Return AJV's path to the value in which an error was found.
 
     Declared properties follow dots; other properties are in brackets.
     """
@@ -270,7 +271,10 @@ def _where(error: jsonschema_rs.ValidationError) -> str:
 
 
 def _duplicates(items: Any) -> tuple[int, int]:
-    """Return the positions of the two equal items that AJV reports. AJV searches from the end."""
+    """Return the positions of the two equal items that AJV reports.
+
+    AJV searches from the end.
+    """
     texts = [javascript.stringify(item) for item in items]
     for later in range(len(texts) - 1, 0, -1):
         for earlier in range(later - 1, -1, -1):

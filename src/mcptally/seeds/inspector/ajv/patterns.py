@@ -24,7 +24,7 @@ _ANY: Final = r"[^\n\r\u2028\u2029]"
 
 
 def translate_pattern(pattern: str) -> str:
-    """Return the pattern in strict ECMAScript; a pattern that JavaScript rejects stays invalid."""
+    """Translate a pattern to strict ECMAScript; a pattern that JavaScript rejects stays invalid."""
     out: list[str] = []
     place = 0
     while place < len(pattern):
@@ -48,7 +48,7 @@ def translate_pattern(pattern: str) -> str:
 
 
 def _escape(pattern: str, place: int) -> tuple[str, int]:
-    """Return the translated escape at `place`, and the position of its end."""
+    """Translate the escape at `place`; return the result and the position after the escape."""
     following = pattern[place + 1 : place + 2]
     if not following:
         return "\\", place + 1
@@ -66,7 +66,7 @@ def _escape(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _class(pattern: str, place: int) -> tuple[str, int]:
-    """Return the translated character class at `place`, and the position of its end."""
+    """Translate the character class at `place`; return the result and the position after it."""
     negated = pattern.startswith("[^", place)
     start = place + (2 if negated else 1)
     if pattern.startswith("]", start):
@@ -88,7 +88,10 @@ def _class(pattern: str, place: int) -> tuple[str, int]:
 
 
 def _with_dashes(items: list[str]) -> list[str]:
-    """Return a class's items; dashes at an end or next to a class escape become literals."""
+    """Escape the dashes in a character class that are literals.
+
+    These are dashes at either end of the class, or next to a class escape.
+    """
     out = list(items)
     for index, item in enumerate(items):
         if item != "-":

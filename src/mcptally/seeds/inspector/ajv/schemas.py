@@ -3,7 +3,7 @@
 AJV asserts formats and follows draft 7. If AJV rejects an output schema, the tool is treated as if
 it had none. AJV rejects a `$schema` other than draft 7, an unknown format, a `$ref` that cannot be
 resolved, and any schema that the draft-7 meta-schema rejects. Values are validated by
-jsonschema-rs; this module adds AJV's differences.
+jsonschema-rs; this module adds the differences of AJV.
 """
 
 import functools
@@ -21,13 +21,13 @@ from mcptally.seeds.inspector.ajv import messages
 from mcptally.seeds.inspector.ajv import patterns as ajv_patterns
 
 _DIALECTS: Final = ("", "http://json-schema.org/draft-07/schema", "http://json-schema.org/schema")
-"""The values of `$schema` that AJV 6 accepts, without a trailing #."""
+"""Values of `$schema` that AJV 6 accepts, without a trailing #."""
 
 _BACKTRACKS: Final = 100_000
-"""Maximum steps of a pattern match, after which the pattern counts as not matching."""
+"""Maximum number of steps in matching a pattern, after which the pattern counts as not matching."""
 
 _MAX_MESSAGE: Final = 16_000
-"""Maximum characters kept of a message; AJV lists every branch of an `anyOf`."""
+"""Maximum number of characters kept of a message; AJV lists every branch of an `anyOf`."""
 
 _ASCII: Final = re.ASCII | re.IGNORECASE
 _LABEL: Final = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -59,7 +59,7 @@ _FORMAT_PATTERNS: Final[dict[str, str]] = {
 
 
 def _full_match(pattern: str) -> Callable[[str], bool]:
-    """Return a test for a full match of the pattern, which is compiled on first use."""
+    """Return a function that tests for a full match of a pattern, compiling it on first use."""
     return lambda text: _format_pattern(pattern).fullmatch(text) is not None
 
 
@@ -76,16 +76,16 @@ _FORMATS: Final[dict[str, Callable[[str], bool]]] = {
     name: _full_match(pattern) for name, pattern in _FORMAT_PATTERNS.items()
 } | {"regex": _is_regex}
 _BUILT_IN: Final = ("ipv6", "uri-template")
-"""Formats for which jsonschema-rs agreed with AJV on every tested value."""
+"""Formats for which jsonschema-rs agreed with AJV about every tested value."""
 _KNOWN: Final = frozenset((*_FORMATS, *_BUILT_IN, "url"))
 
 
 class Refused(Exception):  # noqa: N818 - an expected result of the original program
-    """Raised if AJV does not compile the schema; the message gives the reason."""
+    """Raised if AJV refuses to compile a schema; the message gives the reason."""
 
 
 class Compiled:
-    """A schema that AJV compiles."""
+    """A schema that AJV compiles, as a validator that gives AJV's messages."""
 
     def __init__(self, schema: Any, limit: int | None = None) -> None:
         self._limit = limit
@@ -98,7 +98,7 @@ class Compiled:
         self._cost = cost.ErrorCost(self._schema)
 
     def first_error(self, value: Any) -> str | None:
-        """Return AJV's message about a value; None if the value is valid.
+        """Return AJV's message about a value, or None if the value is valid.
 
         Raises:
             Throws: the value is nested so deeply that AJV's recursion overflows the stack.
@@ -141,7 +141,7 @@ def _meta_schema() -> jsonschema_rs.Draft7Validator:
 
 
 def compiled(schema: Any) -> Compiled | None:
-    """Return the schema, compiled as by AJV; None if AJV rejects the schema."""
+    """Compile a schema as AJV does; return None if AJV rejects the schema."""
     try:
         text = json.dumps(schema)
         if patterns.may_have_patterns(text):
@@ -152,10 +152,10 @@ def compiled(schema: Any) -> Compiled | None:
 
 
 def compile_status(text: str) -> tuple[bool, bool]:
-    """Return whether AJV rejects a schema (JSON text), and whether its dialect is irrelevant.
+    """Return whether AJV rejects a schema (JSON text), and whether its dialect makes no difference.
 
-    If the dialect is irrelevant, a value that is valid in the schema's own dialect is also valid
-    for AJV.
+    If it makes no difference, a value that is valid in the schema's own dialect is also valid for
+    AJV.
     """
     try:
         schema = json.loads(text)
@@ -183,14 +183,14 @@ _PORTABLE: Final = _ANNOTATIONS | {
     *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties", "pattern"),
     *("anyOf", "oneOf", "allOf", "not", "$ref", "$defs", "definitions", "propertyNames"),
 }
-"""Keywords with the same meaning in every dialect and for AJV."""
+"""Keywords that mean the same in every dialect and for AJV."""
 
 
 def _compiled(text: str) -> Compiled | None:
     try:
         schema = dialects.parse_schema(text)
-        # Limit the depth of values if validation against an untrusted schema could take exponential
-        # time.
+        # Limit the depth of values for which validation against an untrusted schema could take
+        # exponential time.
         limit = cost.max_value_depth(schema) if cost.may_be_costly(text) else None
         return Compiled(schema, limit)
     except (Refused, dialects.UnusableSchemaError):
@@ -202,7 +202,7 @@ _compiled_with_patterns: Final = functools.lru_cache(maxsize=patterns.MAX_CACHED
 
 
 def _adapt_to_draft7(schema: Any) -> Any:
-    """Modify the schema to make a draft-7 validator agree with AJV, and return it.
+    """Modify a schema in place, so that a draft-7 validator agrees with AJV, and return it.
 
     AJV does not resolve references in unused definitions. Draft 7 ignores every keyword next to a
     `$ref`, but AJV checks a `type` next to a `$ref` if it checks the type first.
@@ -241,7 +241,7 @@ def _translate_patterns(part: dict[str, Any]) -> None:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return a copy with 1.0 replaced by 1, because JavaScript does not distinguish 1.0 and 1."""
+    """Return a copy with 1.0 replaced by 1, because JavaScript does not distinguish them."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
@@ -252,7 +252,7 @@ def _with_integers(value: Any) -> Any:
 
 
 class _MultipleOf:
-    """Checks `multipleOf` by floating-point division: 0.29 is not a multiple of 0.01, as in AJV."""
+    """Checks `multipleOf` by floating-point division, as AJV does: 0.29 is no multiple of 0.01."""
 
     def __init__(self, _schema: dict[str, Any], value: Any, _path: list[str | int]) -> None:
         self.divisor = float(value)
@@ -261,14 +261,14 @@ class _MultipleOf:
         if isinstance(instance, bool) or not isinstance(instance, int | float):
             return
         quotient = float(instance) / self.divisor
-        # AJV applies parseInt, which stops at the first character that is not a digit.
+        # AJV applies parseInt, which stops at the first character other than a digit.
         whole = re.match(r"-?\d+", javascript.number(quotient))
         if whole is None or float(whole.group()) != quotient:
             raise ValueError(javascript.number(self.divisor))
 
 
 def _refusal(schema: Any) -> str:
-    """Return AJV's reason for rejecting a schema; an empty string if it accepts the schema."""
+    """Return why AJV rejects a schema, or an empty string if AJV accepts it."""
     if not isinstance(schema, dict | bool):
         return "schema should be object or boolean"
     meta = _meta_schema()
@@ -290,7 +290,7 @@ _MAPS: Final = ("properties", "patternProperties", "dependencies")
 
 
 def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield the subschemas that AJV compiles: all except subschemas in unused definitions."""
+    """Yield the subschemas that AJV compiles: all except those in unused definitions."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
@@ -306,7 +306,7 @@ def _reachable(schema: Any) -> Iterator[dict[str, Any]]:
         stack += [part[name] for name in _SINGLE if name in part]
         for name in _LISTS:
             listed = part[name] if isinstance(part.get(name), list) else []
-            # AJV drops an anyOf with a branch that accepts everything.
+            # AJV ignores an anyOf with a branch that accepts everything.
             if name != "anyOf" or all(map(messages.has_rules, listed)):
                 stack += listed
         for name in _MAPS:
