@@ -1,4 +1,4 @@
-"""Detects errors caused by a full disk, and flushes files to disk."""
+"""Detects errors that a full disk has caused, and flushes files to disk."""
 
 import errno
 import os
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 _NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
-"""Libraries whose exceptions often do not name a full disk as the cause."""
+"""Libraries whose exceptions often do not mention that a full disk was the cause."""
 _NEARLY_FULL: Final = 1 << 20
-"""Free bytes below which an error from one of `_LIBRARIES` counts as caused by a full disk."""
+"""Free bytes below which a full disk is assumed to have caused an error from one of `_LIBRARIES`.
+"""
 
 
 def is_full(error: BaseException, *places: "str | Path") -> bool:
@@ -32,7 +33,7 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
 
 
 def full_place(places: "Iterable[str | Path]") -> str | None:
-    """Return the first path on a disk with almost no free space, or None."""
+    """Return the first of some paths that is on a disk with almost no free space, or None."""
     from pathlib import Path  # noqa: PLC0415  (takes 5 % of the recorder's start-up time)
 
     for place in places:
@@ -47,9 +48,9 @@ def full_place(places: "Iterable[str | Path]") -> str | None:
 
 
 def sync(path: "Path") -> None:
-    """Flush a file's content, or a folder's entries, to disk.
+    """Flush the content of a file, or the entries of a folder, to disk.
 
-    Some network file systems cannot sync folders.
+    Some network file systems cannot do this for folders, which is ignored.
     """
     is_folder = path.is_dir()
     file = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)

@@ -60,7 +60,7 @@ class UnreachableError(McptallyError):
 
 
 class StoreError(McptallyError):
-    """The directory is not a store, or is a store that this version cannot read."""
+    """The folder is not a store, or is a store that this version cannot read."""
 
     exit_code = Exit.UNREADABLE
 
@@ -105,13 +105,13 @@ NOT_IN_RECORDER = (
     "{} is not part of mcptally-recorder; install mcptally in another environment, for example: "
     "uvx mcptally"
 )
-"""Error message for names and commands that mcptally-recorder lacks."""
+"""Error message for the names and commands that mcptally-recorder does not have."""
 
 
 def near(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion to append to a message: `; did you mean A or B?`, with the closest names.
+    """Return a suggestion to append to a message: `; did you mean A or B?`.
 
-    Returns an empty string if no name is similar.
+    It contains the names that are closest to `name`, and is empty if no name is similar.
     """
     import difflib  # noqa: PLC0415  (the recorder starts without it)
 

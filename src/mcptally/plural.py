@@ -2,7 +2,7 @@
 
 
 def count(n: int | float | None, noun: str = "", plural: str = "") -> str:
-    """Return `n` with thousands separators, and the noun in the singular or plural.
+    """Format a number with thousands separators, followed by a noun in the singular or plural.
 
     Args:
         n: the count; None counts as 0.

@@ -1,8 +1,8 @@
-"""Measures this process's available memory, and configures its allocators.
+"""Measures how much memory this process may use, and configures its allocators.
 
 A scoring process keeps freed memory for the next partition: the kernel zeroes each new page, which
 takes as long per byte as parsing JSON, so releasing and requesting memory again would take most of
-a run's system time. Apply the settings before the columnar libraries load.
+a run's system time. Apply the settings before the columnar libraries are loaded.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ ENVIRONMENT: Final = {
 process per core, and make allocators keep freed memory for the next partition."""
 
 LARGE_HEAP: Final = 1 << 30
-"""Bytes of memory above which a process releases free memory; only large recordings need more."""
+"""Bytes of memory in use above which a process releases free memory; only large recordings need
+more."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -36,15 +37,16 @@ _CGROUPS: Final = {
         "total_",
     ),
 }
-"""For cgroup versions 2 and 1: the root, the limit file, the usage file, and the prefix of the
-`memory.stat` lines that include child groups."""
+"""For cgroup versions 2 and 1: the root folder, the names of the files with the limit and the
+usage, and the prefix of the `memory.stat` lines that include child groups."""
 
 _MALLOPT: Final = {
     "MALLOC_MMAP_THRESHOLD_": -3,
     "MALLOC_TRIM_THRESHOLD_": -1,
     "MALLOC_TOP_PAD_": -2,
 }
-"""Maps variables that glibc reads at process start to `mallopt` parameters (malloc.h)."""
+"""Maps variables that glibc reads when a process starts to the parameters of `mallopt` (malloc.h).
+"""
 
 
 def configure_allocators() -> None:
@@ -71,7 +73,7 @@ def gc_paused() -> Iterator[None]:
 
 
 def available_memory() -> int | None:
-    """Return the bytes that this process may still allocate; None if unknown.
+    """Return the number of bytes that this process may still allocate, or None if unknown.
 
     The result is the minimum of `MemAvailable` in /proc/meminfo and the remaining bytes in the
     process's cgroups (version 2 and 1). The cgroups' file cache counts as free.
@@ -105,7 +107,7 @@ def _available_in_cgroups() -> Iterator[int]:
 
 
 def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: str = "") -> int:
-    """Return the bytes that processes in a cgroup may still allocate.
+    """Return the number of bytes that processes in a cgroup may still allocate.
 
     The kernel counts cached file pages as used but reclaims them on demand, so their size is added.
 
@@ -129,7 +131,7 @@ def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: s
 
 
 def trim_heap() -> None:
-    """Release the C allocator's free memory if this process uses more than `LARGE_HEAP` bytes.
+    """Release the C allocator's free memory, if this process uses more than `LARGE_HEAP` bytes.
 
     Call this function between two steps that use different allocators. Each allocator keeps its own
     free memory, so without this call a large recording would need the sum of the two peaks.
@@ -142,8 +144,8 @@ def trim_heap() -> None:
 
 
 def dask_setup(_worker: object) -> None:
-    """Apply `ENVIRONMENT`: Dask calls this in workers with `--preload mcptally.process_memory`.
+    """Apply `ENVIRONMENT` in a Dask worker with the option `--preload mcptally.process_memory`.
 
-    Without this function, Dask's workers release freed memory immediately.
+    Otherwise, Dask's workers would release freed memory immediately.
     """
     configure_allocators()

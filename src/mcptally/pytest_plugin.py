@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 _ADDRESS: Final = re.compile(r"clients connect to (?P<url>http://\S+)")
 _FOLDER: Final = "mcptally_folder"
-"""Key in `workerinput` for the folder into which a pytest-xdist worker records."""
+"""Key in `workerinput` under which a pytest-xdist worker finds the folder for recordings."""
 
 
 class McpRecorder:
-    """Puts the recorder in front of MCP servers; recordings go to `folder`."""
+    """Runs MCP servers behind the recorder, which writes recordings to `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,7 +96,7 @@ class McpRecorder:
 
 
 def _app_of(server: Any) -> Any:
-    """Return the ASGI app of a server object; an app itself is returned unchanged."""
+    """Return the ASGI app of a server object; return an app itself unchanged."""
     for method in ("streamable_http_app", "http_app"):
         if hasattr(server, method):
             return getattr(server, method)()
@@ -107,7 +107,7 @@ def _app_of(server: Any) -> Any:
 
 @contextlib.contextmanager
 def _served(app: Any) -> Iterator[str]:
-    """Serve an ASGI app in a thread; yield its root URL."""
+    """Serve an ASGI app in a thread during a `with` block; yield its root URL."""
     import uvicorn  # noqa: PLC0415  (only needed for apps)
 
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
@@ -152,7 +152,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin's state for this run; reject invalid gates."""
+    """Register the state that the plugin keeps for this run; reject invalid gates."""
     config.pluginmanager.register(_Run(config), "mcptally_run")
 
 
@@ -161,7 +161,7 @@ def _run_of(config: pytest.Config) -> "_Run":
 
 
 class _Run:
-    """The recordings of a pytest run, and the results of analyzing them."""
+    """The recordings of a pytest run, and the results of their analysis."""
 
     def __init__(self, config: pytest.Config) -> None:
         self.lines: list[str] = []
@@ -172,7 +172,7 @@ class _Run:
 
     @functools.cached_property
     def traces(self) -> Path:
-        """Return the folder for recordings; it exists only if something was recorded."""
+        """The folder for this run's recordings; it exists only if something was recorded."""
         if self._is_worker:
             return Path(cast("Any", self._config).workerinput[_FOLDER])
         kept, started_in = self._kept, self._config.invocation_params.dir
@@ -181,7 +181,7 @@ class _Run:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        """Tell a pytest-xdist worker where to record."""
+        """Pass the folder for recordings to a pytest-xdist worker."""
         node.workerinput[_FOLDER] = str(self.traces)
 
     @pytest.hookimpl(trylast=True)
@@ -220,7 +220,7 @@ class _Run:
         return any(result.state == "failed" for result in results)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the summary, failed gates in red."""
+        """Print the summary, with failed gates in red."""
         if self.lines:
             terminalreporter.write_sep("=", "mcptally: recorded MCP traffic")
             for line in self.lines:

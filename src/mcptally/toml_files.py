@@ -1,10 +1,10 @@
-"""Reads the TOML files in this package: rules and word tables.
+"""Reads the TOML files of this package, which contain rules and word tables.
 
 The build (`hatch_build.py`) also writes their content to `compiled.json` in the same folder, which
 loads 50 times as fast. A TOML file that has changed since the build is parsed again.
 """
 
-# Do not import hashlib or pathlib, because the recorder starts without them.
+# Don't import hashlib or pathlib, because the recorder starts without them.
 import functools
 import os
 from binascii import crc32
@@ -23,16 +23,16 @@ _PACKAGE: Final = os.path.dirname(__file__)  # noqa: PTH120
 
 
 class CompiledFile(msgspec.Struct, frozen=True):
-    """A TOML file's entry in `compiled.json`."""
+    """The entry of a TOML file in `compiled.json`."""
 
     crc32: int
     """Checksum of the file's bytes."""
     table: msgspec.Raw
-    """The file's content as JSON."""
+    """The content of the file as JSON."""
 
 
 def read_toml(name: str) -> dict[str, Any]:
-    """Return the content of a TOML file.
+    """Return the content of a TOML file of this package.
 
     Args:
         name: path within the package `mcptally`, such as `rules/leaks.toml`.
@@ -50,7 +50,10 @@ def read_toml(name: str) -> dict[str, Any]:
 
 @functools.cache
 def compiled_files(folder: str) -> dict[str, CompiledFile]:
-    """Return the entries of a folder's `compiled.json` by file name; empty if it is unreadable."""
+    """Map the names of a folder's TOML files to their entries in `compiled.json`.
+
+    The result is empty if `compiled.json` cannot be read.
+    """
     try:
         return msgspec.json.decode(_read(folder, "compiled.json"), type=dict[str, CompiledFile])
     except (OSError, msgspec.DecodeError):
@@ -63,7 +66,7 @@ def _read(folder: str, name: str) -> bytes:
 
 
 def user_rows(path: "Path", name: str, cls: type[T]) -> list[T]:
-    """Return the tables `[[name]]` of a user's TOML file, or the items of the list `name` in JSON.
+    """Read the `[[name]]` tables of a user's TOML file, or the items of the list `name` in JSON.
 
     Raises:
         UsageError: the file cannot be read, has no such tables, or a table does not fit `cls`.

@@ -21,8 +21,8 @@ ROWS: Final = 20
 
 
 CONNECTION_IN_USE: Final = threading.RLock()
-"""Lock held while an answer is requested or computed: several answers share a DuckDB connection,
-which only one thread may use. DuckDB uses all cores for a single query."""
+"""Lock that is held while an answer is requested or computed. Several answers share a DuckDB
+connection, which only one thread may use at a time; DuckDB uses all cores for a single query."""
 
 
 class Answer(duckdb.DuckDBPyRelation):
@@ -87,45 +87,45 @@ class Answer(duckdb.DuckDBPyRelation):
             return super().fetchall()
 
     def filter(self, filter_expr: object) -> "Answer":
-        """Return the rows for which an SQL condition is true."""
+        """Return only the rows for which an SQL condition is true."""
         with CONNECTION_IN_USE:
             return as_answer(super().filter(filter_expr))
 
     def limit(self, n: int, offset: int = 0) -> "Answer":
-        """Return the first `n` rows after `offset` rows."""
+        """Return at most `n` rows, after skipping the first `offset` rows."""
         with CONNECTION_IN_USE:
             return as_answer(super().limit(n, offset))
 
     def order(self, order_expr: object) -> "Answer":
-        """Return the rows, sorted as in an SQL ORDER BY clause."""
+        """Return the rows in the order of an SQL ORDER BY clause."""
         with CONNECTION_IN_USE:
             return as_answer(super().order(order_expr))
 
     def sort(self, *args: object) -> "Answer":
-        """Return the rows, sorted by the given expressions."""
+        """Return the rows in the order of the given expressions."""
         with CONNECTION_IN_USE:
             return as_answer(super().sort(*args))
 
     def select(self, *args: object, groups: str = "") -> "Answer":
-        """Return the given columns or SQL expressions."""
+        """Return only the given columns, or SQL expressions as columns."""
         with CONNECTION_IN_USE:
             return as_answer(super().select(*args, groups=groups))
 
 
 def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
-    """Convert a relation to an `Answer` in place."""
+    """Turn a relation into an `Answer` in place."""
     relation.__class__ = Answer
     assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
     return relation
 
 
 def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
-    """Mask the secrets in an answer from a store that was opened without `masked`."""
+    """Mask the secrets in an answer, if its store was opened without `masked`."""
     return of_table(mask_rows(answer.to_arrow_table()))
 
 
 def of_table(table: pa.Table) -> Answer:
-    """Return an Arrow table as an answer."""
+    """Make an answer from an Arrow table."""
     connection = duckdb.connect()
     connection.execute(IN_UTC)
     return as_answer(connection.from_arrow(table))

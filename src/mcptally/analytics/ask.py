@@ -1,4 +1,4 @@
-"""Answers predefined questions about a store, with filters."""
+"""Answers predefined questions about a store, with filters applied."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,16 +16,16 @@ _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "client": ("calls", "recordings"),
     "model": ("calls",),
 }
-"""Maps each filter to the tables that contain its valid values."""
+"""Maps each filter to the tables in which its valid values occur."""
 
 _OF_TOOLS: Final = frozenset({"contrasts"})
 """Questions that compute a tool's rows only from calls to this tool. For these questions, the
-filters `server` and `tool` select calls, which is faster than selecting rows from the answer for
+filters `server` and `tool` select calls, which is faster than selecting rows from the answer about
 all tools."""
 
 
 def answer(connections: Connections, question: str, filters: Filters) -> Answer:
-    """Return the answer to a question; `Store.ask` explains the filters.
+    """Answer a question about a store; `Store.ask` explains the filters.
 
     Raises:
         QueryError: there is no such question, server, tool, client or model.
@@ -37,7 +37,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             f"no question is called {question!r}{near(question, question_titles())}"
             f"; there are: {', '.join(question_titles())}"
         )
-    # Do not create a view for the question itself, because DuckDB would bind its SQL twice.
+    # Don't create a view for the question itself, because DuckDB would bind its SQL twice.
     source = f'({views.all_texts()[question]}\n) AS "{question}"'
     if not given:
         return connections.answer(f"SELECT * FROM {source}", question)
@@ -70,7 +70,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
 
 
 def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
-    """Reject an unknown server, tool, client or model, and suggest similar names."""
+    """Raise an error for an unknown server, tool, client or model that suggests similar names."""
     for kind, sources in _TABLES_WITH_NAMES.items():
         if kind not in given:
             continue
@@ -99,7 +99,7 @@ def _check_names(connections: Connections, given: Mapping[str, Any]) -> None:
 
 
 def _list_of_names(kind: str, names: list[str]) -> str:
-    """Return the end of an error message, which lists up to eight names in the store."""
+    """Return the end of an error message: up to eight names that the store contains."""
     if not names:
         return f"; no {kind} is named in this store"
     few = ", ".join(sorted(names)[:8])

@@ -35,13 +35,13 @@ from mcptally.analytics.spill import remove_abandoned
 from mcptally.errors import McptallyError, QueryError
 
 PROCESSES: Final = 2
-"""Maximum number of concurrent calls; further calls wait."""
+"""Maximum number of calls that run at the same time; further calls wait."""
 
 START_SECONDS: Final = 120.0
-"""Maximum time that a process may take to start, in seconds."""
+"""Maximum time in seconds that a process may take to start."""
 
 HEADROOM: Final = 256 << 20
-"""Bytes that a child may allocate in addition to 1.25 times its memory limit.
+"""Number of bytes that a child may allocate in addition to 1.25 times its memory limit.
 
 This covers Arrow's copy of an answer, stacks, and memory cached by allocators. With half of this
 headroom, grouping 20 million rows within 500 MB sometimes failed."""
@@ -61,15 +61,15 @@ _START: Final = (
 
 
 class _MemoryError(Exception):
-    """Raised if the child process ran out of memory; the message comes from DuckDB or Python."""
+    """Raised if a child process ran out of memory; the message comes from DuckDB or Python."""
 
 
 class _KilledError(Exception):
-    """Raised if the child process was killed before it answered."""
+    """Raised if a child process was killed before it answered."""
 
 
 class CancellableCall:
-    """Lets another thread stop a call to a `ChildProcessPool`, even before it starts."""
+    """A call to a `ChildProcessPool` that another thread can stop, even before it starts."""
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -90,7 +90,7 @@ class CancellableCall:
 
     @contextlib.contextmanager
     def running(self, child: "_Child") -> Iterator[None]:
-        """Let `cancel` kill the child process that handles the call, during a `with` block."""
+        """Make `cancel` kill the child process that runs the call, during a `with` block."""
         with self._lock:
             if self._cancelled:
                 raise QueryError("the query was cancelled before it started")
@@ -126,7 +126,7 @@ class ChildProcessPool:
         self._free.append(_Child(*self._start))
 
     def close(self) -> None:
-        """Stop the processes; cancel current and future calls."""
+        """Stop all processes, and cancel current and future calls."""
         with self._lock:
             self._is_closed = True
             calls = list(self._calls)
@@ -137,7 +137,7 @@ class ChildProcessPool:
 
     @contextlib.contextmanager
     def _cancelled_by_close(self, call: CancellableCall) -> Iterator[None]:
-        """Make `close` cancel the call during a `with` block."""
+        """Make `close` cancel the call, for the duration of a `with` block."""
         with self._lock:
             self._calls.add(call)
             is_closed = self._is_closed
@@ -155,7 +155,7 @@ class ChildProcessPool:
         seconds: float | None = None,
         cancellable: CancellableCall | None = None,
     ) -> bytes:
-        """Call the function in a child process, and return its result.
+        """Run the function in a child process, and return its result.
 
         Args:
             arguments: picklable arguments for the function.
@@ -203,7 +203,7 @@ class ChildProcessPool:
             self._places.release()
 
     def _idle(self) -> "_Child | None":
-        """Return a live process that waits for a call, or None."""
+        """Return a live process that is waiting for a call, or None."""
         while self._free:
             with contextlib.suppress(IndexError):  # another thread took the process
                 if (child := self._free.pop()).is_alive():
@@ -231,7 +231,7 @@ class _Child:
         return not self._stopped and self._process.poll() is None
 
     def call(self, arguments: tuple[Any, ...], seconds: float | None) -> bytes:
-        """Return the child's answer to a call. Start-up does not count towards the time limit.
+        """Return the child's answer to a call. Starting the child does not count towards the limit.
 
         Raises:
             McptallyError: the function raised it.
@@ -245,7 +245,7 @@ class _Child:
         return self._within(seconds, self._receive)
 
     def _within(self, seconds: float | None, step: Callable[[], bytes]) -> bytes:
-        """Return the result of `step`; kill the process if the step takes longer than `seconds`."""
+        """Return the result of `step`; kill the process if it takes longer than `seconds`."""
         if seconds is None:
             return step()
         timer = threading.Timer(seconds, self.stop)
@@ -257,7 +257,7 @@ class _Child:
             timer.cancel()
 
     def stop(self) -> None:
-        """Kill the process; its current call raises `_KilledError`."""
+        """Kill the process, whose current call then raises `_KilledError`."""
         self._stopped = True
         self._process.kill()
 
@@ -305,7 +305,7 @@ def _write(pipe: IO[bytes], kind: bytes, content: bytes | memoryview) -> None:
 
 
 def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
-    """Return the kind and content of the next frame in a pipe; None at the pipe's end."""
+    """Return the kind and content of the next frame in a pipe, or None at the end of the pipe."""
     head = pipe.read(_FRAME.size)
     if len(head) < _FRAME.size:
         return None
@@ -315,7 +315,13 @@ def _read(pipe: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
-    """Return an exception like the one that the child process raised."""
+    """Build the exception that the child process reported.
+
+    Args:
+        kind: name of a class in `errors`.
+        message: the error message.
+        cause: name of the class of DuckDB error that caused the exception, if any.
+    """
     error: McptallyError = getattr(errors, kind)(message)
     if cause is not None:
         error.__cause__ = getattr(duckdb, cause, duckdb.Error)(message)
@@ -323,7 +329,7 @@ def _rebuilt_error(kind: str, message: str, cause: str | None) -> McptallyError:
 
 
 def limit_memory(most: int) -> None:
-    """Let this process allocate at most 1.25 times `most` bytes, plus `HEADROOM`, from now on.
+    """Limit the memory that this process may allocate to 1.25 times `most` bytes plus `HEADROOM`.
 
     On Linux, RLIMIT_DATA counts writable memory, but not the gigabytes of address space that DuckDB
     and Arrow merely reserve. Other systems have no such limit.
@@ -336,7 +342,7 @@ def limit_memory(most: int) -> None:
 
 
 def _main() -> None:
-    """Run a child process: build the function, then call it for each frame on stdin."""
+    """Run a child process: build the function, and call it for each frame on stdin."""
     import signal  # noqa: PLC0415  (only the child needs it)
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles SIGINT and kills the child
@@ -347,7 +353,7 @@ def _main() -> None:
     calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def read() -> None:
-        # A separate thread notices when the parent exits, even while native code runs.
+        # A separate thread notices that the parent has exited, even while native code runs.
         while (frame := _read(sys.stdin.buffer)) is not None:
             calls.put(pickle.loads(frame[1]))  # noqa: S301  (the parent wrote it)
         os._exit(0)
@@ -367,7 +373,7 @@ def _main() -> None:
 
 
 def _outcome(step: Callable[[], Any]) -> tuple[bytes, Any]:
-    """Run `step`; return the kind and content of the frame that reports its result or error."""
+    """Run a step; return the kind and content of the frame that reports its result or error."""
     try:
         return _ANSWER, step()
     except (McptallyError, duckdb.Error, MemoryError) as error:

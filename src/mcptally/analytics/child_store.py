@@ -13,7 +13,7 @@ from mcptally.errors import QueryError
 
 
 class MemoryLimitedStore(Store):
-    """A store for use in a child process; limits the memory of that process."""
+    """A store in a child process; opening it limits the memory of that process."""
 
     def __init__(self, path: Path, *, memory: str | None, masked: bool) -> None:
         super().__init__(path, memory=memory, masked=masked)
@@ -35,7 +35,7 @@ def answer_function(
     memory: str | None,
     masked: bool,  # noqa: FBT001  (child processes pass arguments by position)
 ) -> Callable[..., memoryview]:
-    """Return a function that calls a method of a store; the answer is an Arrow IPC stream."""
+    """Return a function that calls a method of a store and returns an Arrow IPC stream."""
     store = MemoryLimitedStore(path, memory=memory, masked=masked)
 
     def answer(name: str, args: Any, kwargs: Any, rows: int) -> memoryview:

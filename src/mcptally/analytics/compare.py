@@ -1,4 +1,4 @@
-"""Compares every metric of every tool and server in two stores, and summarises the changes.
+"""Compares every metric of every tool and server between two stores, and summarises the changes.
 
 The statistics are computed in SQL (`queries/compare/`) on both stores in one DuckDB connection.
 This module runs the SQL and writes the summary. docs/explanation/statistics.md explains the
@@ -40,31 +40,31 @@ METRICS: Final = (
     ("invalid_output_rate", "others", 0.05),
     ("invalid_input_rate", "others", 0.05),
 )
-"""The compared metrics, each with its family of tests and its weight within the family.
+"""The metrics that are compared, each with its family of tests and its weight within the family.
 
 The false-discovery rate is controlled per family. Metrics whose names start with `ln_` are compared
 as ratios of geometric means."""
 
 COMPARED: Final = (*(name.removeprefix("ln_") for name, _, _ in METRICS), "latency_p95_ms")
-"""Names of the metrics in a comparison. The last metric is reported but not tested."""
+"""Names of the metrics in a comparison. The last of them is reported but not tested."""
 
 HIGHER_IS_BETTER: Final = ("confidence", "success_rate")
-"""Metrics for which a higher value is better; for all other metrics, a lower value is better."""
+"""Metrics for which a higher value is better; a lower value is better for all others."""
 
 OMITTED_CHANGES: Final = ("unclear", "unchanged", "too_little_data", "only_in_base", "only_in_new")
-"""Kinds of change omitted from tables for humans. SQL embeds the tuple's `repr` as a list."""
+"""Kinds of change that tables for humans omit. SQL embeds the tuple's `repr` as a list."""
 
 MIN_SESSIONS: Final = 5
 MIN_CALLS: Final = 10
-"""Minimum number of sessions and of calls in each store for a tool to be tested."""
+"""Minimum number of calls with which a tool is tested, in each of the two stores; likewise,
+`MIN_SESSIONS` for sessions."""
 
 MIN_EVENTS: Final = 5
 MIN_EVENT_SESSIONS: Final = 3
-"""A rate is tested only if enough calls count as hits (such as failures), and enough do not.
+"""Minimum number of sessions with hits (such as failures), and with other calls, with which a rate
+is tested.
 
-Both need at least `MIN_EVENTS` calls, in at least `MIN_EVENT_SESSIONS` sessions, in both stores
-together.
-"""
+Both stores are counted together. `MIN_EVENTS` is the minimum number of hits, and of other calls."""
 
 MIN_DIFFERENCE: Final = 0.05
 MIN_RATIO: Final = 1.25
@@ -83,7 +83,7 @@ RANK: Final = (
     "only_in_new",
     "too_little_data",
 )
-"""Kinds of change in a tool, most important first; the first kind that applies is reported."""
+"""Kinds of change in a tool, most important first. The first kind that applies is reported."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,13 +123,13 @@ class Side(NamedTuple):
     path: Path
     """The store's folder."""
     files: LiveFiles
-    """The store's live files, by table."""
+    """Maps the names of tables to the store's live files."""
     memory: str | None
     """DuckDB's memory limit, such as `2GB`."""
     made_by: str | None = None
-    """The version of mcptally that wrote the store."""
+    """Version of mcptally that wrote the store."""
     filters: Collection[str] = ()
-    """Names of the filters that select the calls to compare; `compare` gets their values."""
+    """Names of the filters that select the calls to compare; `compare` receives their values."""
 
 
 def compare(
@@ -144,14 +144,14 @@ def compare(
         base: the baseline.
         new: the store to compare with the baseline.
         parameters: the result of `limits`.
-        filters: the values of the sides' filters, as returned by `Filters.given`.
+        filters: the values of the filters that the sides name, as `Filters.given` returns them.
 
     Raises:
         StoreError: a table is missing or damaged, or lacks a column.
     """
     pairs, changes, p95 = _sql("pairs"), _sql("changes"), _sql("p95")
-    # Create only the needed questions, because creating all takes longer than comparing small
-    # stores.
+    # Create only the questions that are needed, because creating all takes longer than comparing
+    # small stores.
     read = texts_read(f"{pairs}{changes}{p95}")
     connection = connect(new.memory or base.memory)
     for name, value in filters.items():
@@ -163,7 +163,7 @@ def compare(
             created = create_tables(connection, side.files, side.filters)
             create_questions(connection, {n: text for n, text in read.items() if n not in created})
         if side.filters:
-            # Store the rows, because the view would aggregate the calls again each time it is read.
+            # Store the rows: a view would aggregate the calls again each time it is read.
             connection.execute("CREATE TABLE counted AS FROM usage")
             connection.execute("CREATE OR REPLACE VIEW usage AS FROM counted")
     connection.execute("USE memory")
@@ -181,7 +181,7 @@ def compare(
 def limits(
     *, min_difference: float = MIN_DIFFERENCE, min_ratio: float = MIN_RATIO, alpha: float = ALPHA
 ) -> dict[str, Any]:
-    """Return the SQL parameters of `queries/compare/changes.sql`.
+    """Return the parameters for the SQL in `queries/compare/changes.sql`.
 
     Args:
         min_difference: smallest change in a rate to report (0.05: five percentage points).
@@ -299,7 +299,10 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
 
 
 def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combine a server's tests into its row; each tool has the same weight in both stores."""
+    """Combine the tests of a server into its summary row.
+
+    Each tool has the same weight in both stores.
+    """
     found = _combined(changes)
     sizes = {
         name: max(row[name] for row in changes)
@@ -321,7 +324,7 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
 
 
 def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combine the tests of all metrics of a tool or server into one change."""
+    """Combine the tests of all metrics of a tool or server into a single change."""
     by: dict[str, list[Mapping[str, Any]]] = {}
     for row in changes:
         by.setdefault(row["verdict"], []).append(row)
@@ -346,7 +349,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Leave out the failure rate if the confidence changed too, because both say the same."""
+    """Leave out the failure rate if the confidence changed too, because both mean the same."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 
@@ -401,7 +404,7 @@ def _sentence(row: Mapping[str, Any]) -> str:
 
 
 def _unclear_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence about the most important metric with an unclear change."""
+    """Return a sentence about the most important metric whose change is unclear."""
     row = min(rows, key=lambda r: list(_PHRASES).index(r["metric"]))
     span = _points(row) if row["scale"] == "difference" else _times(row)
     return f"no certain change; the data cannot rule out {_PHRASES[row['metric']][2]} {span}"

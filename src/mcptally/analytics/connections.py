@@ -1,4 +1,4 @@
-"""Opens DuckDB connections to a store, with its tables and questions as views.
+"""Opens DuckDB connections to a store, with the store's tables and all questions as views.
 
 A connection can read only the store's tables, since SQL may come from an untrusted source.
 """
@@ -23,9 +23,9 @@ from mcptally.store.manifest import LiveFiles, live_files, manifest_version, rea
 from mcptally.tables.all_tables import TABLES
 
 TABLE_NAMES: Final = frozenset(table.name for table in TABLES)
-"""Names of all tables."""
+"""Names of all tables of a store."""
 PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
-"""Tables that contain text from calls."""
+"""Names of the tables that contain text from calls."""
 
 
 class Connections:
@@ -82,7 +82,7 @@ class Connections:
         return self.path if self._copies is None else self._copies.folder
 
     def files(self, tables: Collection[str] = TABLE_NAMES) -> LiveFiles:
-        """Return the store's current files by table; reload them if a run has replaced the store.
+        """Return the store's live files by table, reloaded if a run has replaced the store.
 
         Args:
             tables: the tables to read; masked copies of other tables may not exist yet.
@@ -102,8 +102,8 @@ class Connections:
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection with the given tables as views.
 
-        Each set of filters and tables has its own connection, which is created on first use. A lock
-        allows threads to share a store.
+        There is one connection for each set of filters and tables, which is created on first use. A
+        lock allows threads to share a store.
         """
         with self._lock:
             files = self.files(tables)
@@ -140,7 +140,7 @@ class Connections:
         """Return a connection with questions, and the tables that they read, as views.
 
         Args:
-            texts: SQL of the questions and of everything that they read, by name.
+            texts: maps the names of the questions, and of all they read, to their SQL.
             filters: the filters that the views apply.
             payloads: whether a query may read a table in `PAYLOAD_TABLES`. Masking these tables
                 takes longer than most questions, and many questions do not read the tables.
@@ -149,7 +149,7 @@ class Connections:
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
         )
         connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
-        # Create only missing views, because each takes 0.01 s.
+        # Create only the views that are missing, because each takes 0.01 s.
         with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
@@ -214,7 +214,7 @@ def _answer(
 
 @contextlib.contextmanager
 def as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Convert DuckDB's errors to `QueryError`, with suggestions for unknown columns."""
+    """Convert DuckDB errors to `QueryError`, adding suggestions for unknown columns."""
     try:
         yield
     except duckdb.Error as error:
@@ -229,7 +229,7 @@ _UNKNOWN_COLUMN: Final = re.compile(
 
 
 def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection) -> str:
-    """Return an error's message; for an unknown column, add the most similar columns."""
+    """Return the message of an error; if a column is unknown, suggest the most similar columns."""
     found = _UNKNOWN_COLUMN.search(f"{error}")
     if found is None:
         return sql_problem(error)

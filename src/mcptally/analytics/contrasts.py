@@ -1,4 +1,4 @@
-"""Writes sentences about what failing calls have in common, from the question `contrasts`."""
+"""Writes sentences about what failing calls have in common, from the answer to `contrasts`."""
 
 import itertools
 import json
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from mcptally.analytics.answer import Answer
 
 MOST: Final = 0.5
-"""A group is flaky if at least this share of its failing calls has arguments that worked in other
-calls."""
+"""Share of a group's failing calls from which the group counts as flaky, if their arguments worked
+in other calls."""
 _LEAST: Final = 5
-"""Minimum number of failed calls in a group, and of calls to its tool that worked."""
+"""Minimum number of failed calls in a group, and of calls to the same tool that worked."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -64,7 +64,8 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
     ),
     ("hour", "equals"): ("the hour is {value} (UTC)", "the hour is not {value} (UTC)"),
 }
-"""Maps facts about a call's context (aspect, test) to two phrases: fact true, fact false."""
+"""Maps each fact about a call's context (aspect, test) to two phrases: the fact is true, or false.
+"""
 
 _NEGATIONS: Final = (
     ("is ", "is not "),
@@ -84,7 +85,12 @@ _ASPECTS: Final[Mapping[str, str]] = {
 
 
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
-    """Return the fact that a row of `contrasts` states, such as "`zone` is empty"."""
+    """Return a phrase for the fact in a row of `contrasts`, such as "`zone` is empty".
+
+    Args:
+        row: the row.
+        prefix: prefix of the columns that describe the fact: empty, or `and_` for the second fact.
+    """
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
@@ -127,10 +133,14 @@ def _a(noun: str) -> str:
 def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     """Return what distinguishes failing calls: "when `a` is empty: 6 of 6 calls fail this way; …".
 
-    `way` is the phrase for failing with the group's error. The numbers of calls include all calls
-    to the tool, also calls with other errors. In a large archive, they include only a sample of
-    sessions, and the sentence says so. If nothing distinguishes the failing calls, the sentence
-    states whether most of their arguments worked in other calls.
+    The numbers of calls include all calls to the tool, also those with other errors. In a large
+    archive, they include only a sample of sessions, and the sentence says so. If nothing
+    distinguishes the failing calls, the sentence states whether most of their arguments worked in
+    other calls.
+
+    Args:
+        row: a row of the answer to `contrasts`.
+        way: the phrase for failing with the group's error.
     """
     if row["test"] is None:
         worked, calls = row["also_worked"], row["calls"]
@@ -150,7 +160,8 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
 
 
 Contrasts = Mapping[tuple[str | None, ...], Mapping[str, Any]]
-"""Maps server, tool, template and verdict to a row in the answer to `contrasts`."""
+"""Maps server, tool, template and verdict to the row of their group in the answer to `contrasts`.
+"""
 
 
 def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
@@ -161,11 +172,11 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
 def of_tools_with(
     problems: Sequence[Mapping[str, Any]], sql: "Callable[[str, list[Any]], Answer]"
 ) -> Contrasts:
-    """Return the contrasts of the tools in `problems` that failed and worked often enough.
+    """Return the contrasts of the tools in `problems` that failed, and worked, often enough.
 
     Args:
         problems: rows of the answer to `priorities`.
-        sql: answers a SELECT with parameters about the store, as `Store.sql`.
+        sql: runs a SELECT with parameters on the store, as `Store.sql` does.
     """
     tools = {
         f"{server or ''}\0{tool}"
@@ -179,7 +190,12 @@ def of_tools_with(
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return a sentence on what distinguishes failing calls like a problem's example, or None."""
+    """Return a sentence on what distinguishes the failing calls of a problem, or None.
+
+    Args:
+        row: a row of the answer to `priorities`.
+        shared: the contrasts of its tools.
+    """
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):
@@ -191,7 +207,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
 
 def repetition(row: Mapping[str, Any]) -> str | None:
-    """Return a sentence about whether a repeated call always fails; None if it is not repeated."""
+    """Return a sentence on whether the same call always fails, or None if it is not repeated."""
     failed, calls, others = row["same_failed"], row["same_calls"], row["other_calls"]
     if failed == 0 or calls == 1:
         return None
@@ -208,14 +224,14 @@ def repetition(row: Mapping[str, Any]) -> str | None:
 
 
 def is_masked(path: str, value: str) -> bool:
-    """Return whether an argument's value has to be masked when it is shown."""
+    """Return whether an argument's value must be masked when it is shown."""
     return _without_secret(path, value) != value
 
 
 def _masked(path: str, value: str) -> str:
-    """Return an argument's value, in quotes unless it looks like a number or a boolean.
+    """Return an argument's value for display, masked if the argument's name indicates a secret.
 
-    The value is masked if the argument's name indicates a secret.
+    The value is in quotes unless it looks like a number or a boolean.
     """
     masked = _without_secret(path, value)
     return masked if _UNQUOTED.fullmatch(masked) else repr(_shown(masked))

@@ -38,18 +38,18 @@ from mcptally.wire.nesting import (
 )
 
 MIN_CALLS: Final = 5
-"""Minimum number of successful calls for an argument to be compared with earlier values."""
+"""Number of successful calls from which an argument is compared with earlier values."""
 
 RECENT: Final = 10_000
-"""Number of latest successful calls whose values are compared with an argument."""
+"""Number of most recent successful calls with whose values an argument is compared."""
 
 MAX_TEXT: Final = 300
-"""Maximum number of characters shown of a recorded text."""
+"""Maximum number of characters of a recorded text that is shown."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a dry run, and the source of the result."""
+    """The result of a dry run, with the source from which it is derived."""
 
     valid: bool
     errors: list[str]
@@ -57,7 +57,7 @@ class Answer:
     source: str
 
     def to_json(self) -> str:
-        """Return a JSON object with the members valid, errors and warnings."""
+        """Format the answer as a JSON object with the members valid, errors and warnings."""
         members = {"valid": self.valid, "errors": self.errors, "warnings": self.warnings}
         return json.dumps(members, ensure_ascii=False)
 
@@ -78,7 +78,7 @@ def validate(store: Store, *, server: str, tool: str, arguments: Any) -> Answer:
 
 
 class _DryRun:
-    """A dry run: the call, and the errors and warnings found so far."""
+    """A dry run in progress: the call, and the errors and warnings found so far."""
 
     def __init__(self, store: Store, server: str, tool: str, arguments: Any) -> None:
         self.store = store
@@ -111,7 +111,7 @@ class _DryRun:
         earlier = list(self._earlier_use(schema, arguments))
         known = {remark.name for remark in earlier}
         for remark in remarks:
-            # If a value's earlier use is known, omit the remark that the value is unchecked.
+            # If an earlier use of the value is known, omit the remark that the value is unchecked.
             if remark.level != "unchecked" or remark.name not in known:
                 self._add(remark)
         for remark in [*earlier, *self._same_call(arguments)]:
@@ -222,7 +222,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield warnings about numbers and words that are unusual in recent successful calls."""
+        """Yield warnings about numbers and words that recent successful calls hardly used."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
@@ -252,7 +252,7 @@ class _DryRun:
                 yield Remark("warning", name, words)
 
     def _earlier_use(self, schema: str | None, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield remarks about whether paths, addresses, keys and tables worked when last used."""
+        """Yield remarks on whether paths, addresses, keys and tables worked when last used."""
         for name, value, what in _resources(schema, arguments):
             failed, worked = self._last_use(value, in_arguments=what != "the table")
             if failed and (worked is None or failed[0] >= worked[0]):
@@ -267,7 +267,10 @@ class _DryRun:
                 yield Remark("unchecked", name, f"whether {what} {value!r} exists")
 
     def _last_use(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
-        """Return the last failure and the last success with a value: (time, tool, text) or None."""
+        """Return the last failure and the last success with a value.
+
+        Each is a tuple of time, tool and text, or None.
+        """
         quoted = json.dumps(value, ensure_ascii=False)
         within = quoted if in_arguments else quoted[1:-1]
         rows = self._rows(
@@ -287,7 +290,7 @@ class _DryRun:
         return failed, worked
 
     def _same_call(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield a warning if the latest identical call failed."""
+        """Yield a warning if the most recent identical call failed."""
         texts = {
             canonical(arguments),
             json.dumps(arguments),
@@ -317,7 +320,7 @@ class _DryRun:
 _KEY: Final = re.compile(
     r"(?i)(?:key(?!words?|board)|token|connection|dsn|host|database|account|profile)"
 )
-"""Matches names of arguments whose values are keys of a resource."""
+"""Matches the names of arguments whose values identify a resource, such as a connection."""
 
 
 def _resources(schema: str | None, arguments: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -343,7 +346,7 @@ def _day(at: datetime.datetime | None) -> str:
 
 
 def _line(text: str | None) -> str:
-    """Return the first line of an error, cut to 120 characters."""
+    """Return the first line of an error text, cut to 120 characters."""
     first = (text or "no reply").strip().partition("\n")[0]
     return first if len(first) <= 120 else first[:117] + "..."
 

@@ -34,28 +34,31 @@ from mcptally.tables.all_tables import TABLES
 FILE: Final = VIEWS
 """Name of the DuckDB file in the store's folder."""
 OLDEST_DUCKDB: Final = "v1.0.0"
-"""DuckDB version whose storage format the file has; later versions can also read the file."""
+"""DuckDB version whose storage format the file has, so that this and later versions can read it."""
 
 
 def refresh(folder: Path) -> None:
-    """Write `mcptally.duckdb` in the store's folder unless it is up to date.
+    """Write `mcptally.duckdb` in the store's folder again, unless it is up to date.
 
     If the store is not writable, nothing is done.
     """
-    # Ignore damaged tables, which are reported when the store is opened.
+    # Ignore damaged tables: they are reported when the store is opened.
     with contextlib.suppress(OSError, duckdb.Error, StoreError):
         if not views_are_current(folder):
             write(folder)
 
 
 def write(folder: Path) -> list[str]:
-    """Write `mcptally.duckdb` with views only; return the names of questions that are left out."""
+    """Write `mcptally.duckdb` with views only; return the names of the questions left out."""
     with _replacing(folder) as (connection, files):
         return _create_views(connection, folder, files)
 
 
 def write_with_answers(folder: Path) -> list[str]:
-    """Write `mcptally.duckdb` with tables for questions that cannot be views; return their names.
+    """Write `mcptally.duckdb`, with tables for the questions that cannot be views.
+
+    Returns:
+        The names of these questions.
 
     Raises:
         StoreError: the folder is not a store or is not writable.
@@ -79,7 +82,8 @@ def write_with_answers(folder: Path) -> list[str]:
 def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFiles]]:
     """Yield a new database, which replaces the file on success, and the store's live files.
 
-    The paths are relative to the folder. On an error, the new database is removed.
+    The paths of the live files are relative to the folder. On an error, the new database is
+    removed.
     """
     draft = folder / f".{FILE}.{os.getpid()}"
     _remove(draft)
@@ -98,7 +102,7 @@ def _replacing(folder: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, LiveFi
 
 
 def _remove(database: Path) -> None:
-    """Remove a database and the write-ahead log that DuckDB leaves behind after an error."""
+    """Remove a database, and the write-ahead log that DuckDB leaves behind after an error."""
     database.unlink(missing_ok=True)
     database.with_name(f"{database.name}.wal").unlink(missing_ok=True)
 

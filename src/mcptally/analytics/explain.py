@@ -1,4 +1,4 @@
-"""Explains calls: reads the request and the reply, and computes the evidence for the verdict.
+"""Explains calls: reads request and reply, and computes the evidence for the verdict.
 
 `explanation` formats the result.
 """
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 WORDS_SHOWN: Final = 8
-"""Maximum number of a text's terms in an explanation."""
+"""Maximum number of terms of a text that an explanation contains."""
 READ_OF_TRANSCRIPTS: Final = 2 << 30
-"""Maximum number of transcript bytes to read for one call; for a batch of calls, half as many."""
+"""Maximum number of transcript bytes that are read for one call; half as many for a batch of calls.
+"""
 
 
 def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
@@ -64,7 +65,7 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
 
 
 def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the row of `contrasts` for a failed call's group."""
+    """Return the row of `contrasts` for the group to which a failed call belongs, or None."""
     template = call["template"] or f"(no text: {call['outcome']})"
     rows = store.ask("contrasts", server=call["server"], tool=call["tool"]).pl()
     about = {"server": call["server"], "template": template, "verdict": call["verdict"]}
@@ -82,7 +83,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
         longest: maximum number of characters to keep of a frame or result.
 
     Returns:
-        `call_id` → explanation.
+        A map of each `call_id` to the explanation.
     """
     frame = store.sql(
         f"SELECT * REPLACE (left(response, {longest:d}) AS response) FROM calls "
@@ -105,7 +106,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
 def _explanations(
     store: "Store", frame: pl.DataFrame, most_bytes: int, *, seed: bool
 ) -> list[Explanation]:
-    """Explain each row of `calls`; read at most `most_bytes` of transcripts."""
+    """Explain the calls in `frame`, reading at most `most_bytes` of transcripts."""
     rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
     recorded = _recorded(store, frame, most_bytes)
     frame = _with_evidence(frame, rules)
@@ -166,7 +167,7 @@ def _explanations(
 
 
 def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
-    """Return the calls; compute `evidence` for judged calls that are stored without it."""
+    """Add `evidence` to judged calls that are stored without it."""
     unknown = Calls.evidence.col.is_null() & Calls.outcome.col.is_in(FAILED)
     if not frame.filter(unknown).height:
         return frame
@@ -175,7 +176,7 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """The reasons for a call's verdict: values for the fields of `Explanation` with these names."""
+    """The reasons for a call's verdict, for the fields of `Explanation` with the same names."""
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]
@@ -185,7 +186,7 @@ class _Judgement(NamedTuple):
 
 
 def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
-    """Yield the reasons for the verdict of each call."""
+    """Yield the reasons for the verdict of each call in `frame`."""
     evidence = frame.get_column(Calls.evidence.name).fill_null([])
     present = set(evidence.explode(empty_as_null=False).drop_nulls())
     firing = [rule for rule in rules.verdict if rule.id in present]
@@ -263,9 +264,9 @@ WHERE recording IN (SELECT unnest(?)) AND call_id IN (SELECT unnest(?))
 
 
 def _recorded(store: "Store", frame: pl.DataFrame, most_bytes: int) -> list[RecordedCall]:
-    """Read the frames and the stderr around each row of `calls` from the transcripts."""
+    """Read the frames of each call, and the stderr around it, from the transcripts."""
     if not store.has_payloads:
-        # The user chose a store without payloads, so do not read payloads from transcripts.
+        # Don't read payloads from transcripts, because the user chose a store without payloads.
         return [RecordedCall(not_read="the store was made with --no-payloads")] * frame.height
     answered = frame.filter(Calls.answered_at.col.is_not_null() | Calls.response.col.is_not_null())
     parameters = [answered.get_column(name).to_list() for name in ("recording", "call_id")]
@@ -291,7 +292,7 @@ def _rule(rule: Any) -> dict[str, Any]:
 def _rows_by(
     store: "Store", key: str, sql: str, wanted: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run a query with the list `wanted` as its parameter; return the rows grouped by `key`."""
+    """Run a query with the list `wanted` as its parameter; group the rows by the column `key`."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in store.sql(sql, params=[wanted]).pl().to_dicts():
         found.setdefault(row.pop(key), []).append(row)

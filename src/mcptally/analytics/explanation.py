@@ -1,6 +1,6 @@
 """Formats a call and the reasons for its verdict, as text and as HTML.
 
-`explain` creates explanations from a store.
+`explain` creates the explanations from a store.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, 
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
-"""Smallest contribution that is printed; the JSON contains all contributions."""
+"""Smallest contribution to a verdict that is printed; the JSON contains all contributions."""
 MATCH_SHOWN: Final = 120
-"""Maximum number of characters to print of a matched text."""
+"""Maximum number of characters of a matched text that are printed."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,47 +26,50 @@ class Explanation:
     """A call with all evidence for its verdict."""
 
     call: dict[str, Any]
-    """The call's row in `calls`."""
+    """The call's row in the table `calls`."""
     request: str | None
-    """The request's JSON-RPC frame as recorded; None if the transcript was not read."""
+    """The JSON-RPC frame of the request, as recorded; None if the transcript was not read."""
     reply: str | None
-    """The reply's JSON-RPC frame as recorded; None if there is no reply, or if the transcript was
-    not read."""
+    """The JSON-RPC frame of the reply, as recorded; None if there is no reply, or if the transcript
+    was not read."""
     stderr: dict[str, str]
-    """Lines of the server's stderr: up to 5 from the second `before` the request, up to 40 from
-    `during` the call, and up to 20 from the second `after` the reply."""
+    """Maps `before`, `during` and `after` to lines of the server's stderr: up to 5 from the second
+    before the request, up to 40 from during the call, and up to 20 from the second after the reply.
+    """
     not_read: str | None
     """Why the transcript was not read; None if it was read."""
     rules: list[dict[str, Any]]
-    """The matching verdict rules in order of precedence, each with the `matched` text."""
+    """The verdict rules that match, in order of precedence, each with the text that it `matched`.
+    """
     contributions: list[dict[str, Any]]
     """The evidence for and against the verdict, largest first: `evidence` (a rule, or a feature
     that several rules share), `rules` (their ids) and `weight` (change in the log odds)."""
     probabilities: dict[str, float]
     """Maps verdicts to probabilities (0 to 1). `ambiguous` is included only if it is the verdict.
     The mapping is empty if one rule decides alone. `certainty` is the verdict's probability, or
-    `hidden_certainty` if `hidden_certainty` is lower."""
+    `hidden_certainty` if that is lower."""
     text_model: dict[str, float]
-    """Maps verdicts to the text model's probabilities, which `probabilities` pools with the rules.
+    """Maps verdicts to the text model's probabilities, which are pooled with those of the rules.
     The mapping is empty if one rule decides alone."""
     words: list[tuple[str, float]]
-    """The terms with the most weight in the text model. A weight above 0 supports the verdict."""
+    """The terms to which the text model gives the most weight. A weight above 0 supports the
+    verdict."""
     hidden_rule: dict[str, Any] | None
-    """The rule that decided whether the result contains a hidden error."""
+    """The rule that decided whether the result contains a hidden error, or None."""
     findings: list[dict[str, Any]]
     attempts: list[dict[str, Any]]
-    """The attempts at the same call, including this call."""
+    """All attempts at the same call, including this call."""
     seed: dict[str, Any] | None
-    """The call's row of `seed_scores`, if requested."""
+    """The call's row of `seed_scores`; None if it was not requested."""
     repetition: dict[str, Any] | None = None
-    """Numbers of the tool's completed calls: calls with the same arguments, how many of these
+    """Numbers of completed calls to the tool: calls with the same arguments, how many of these
     failed, calls with other arguments, and how many of these worked. None if this call's outcome or
     arguments are unknown."""
     crash: dict[str, Any] | None = None
-    """Why the server's start failed (`start_failure`, null if it started), and its `last_words`.
+    """Why the server failed to start (`start_failure`, null if it started), and its `last_words`.
     None unless the server crashed before it answered this call, or failed to start."""
     contrast: dict[str, Any] | None = None
-    """The row of `contrasts` for the call's group of failures; not set by `explain_calls`."""
+    """The row of `contrasts` for the call's group of failures; `explain_calls` does not set it."""
 
     def __str__(self) -> str:
         """Return the text that `mcptally show` prints, with secrets masked."""
@@ -77,12 +80,12 @@ class Explanation:
 
 
 def masked(found: Explanation) -> Explanation:
-    """Mask the secrets in an explanation; call this before text is cut, which may split them."""
+    """Mask the secrets in an explanation. Do this before text is cut, which may split a secret."""
     return Explanation(**display.mask_value(dataclasses.asdict(found)))
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:
-    """Format an explanation as text; cut payloads to `limit` characters."""
+    """Format an explanation as text, with payloads cut to `limit` characters."""
     return "\n".join(_lines(found, limit)) + "\n"
 
 
@@ -157,7 +160,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
 
 
 def _title(call: dict[str, Any]) -> str:
-    """Return a call's method and its target: a tool, prompt or resource, quoted if needed."""
+    """Return a call's method, and its target (a tool, prompt or resource), quoted if necessary."""
     target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
     shown = target if target == target.strip() else repr(target)
     return f"{call['method']} {shown}".rstrip()
@@ -169,13 +172,13 @@ WITHOUT_TRANSCRIPT: Final = (
 
 
 def requested(found: Explanation) -> str | None:
-    """Return the request's frame, or the arguments if the frame was not read."""
+    """Return the request's frame, or only the arguments if the frame was not read."""
     arguments: str | None = found.call["arguments"]
     return arguments if found.request is None else found.request
 
 
 def replied_with(found: Explanation) -> str | None:
-    """Return the reply's frame, or its result or error if the frame was not read."""
+    """Return the reply's frame, or only its result or error if the frame was not read."""
     response: str | None = found.call["response"]
     return response if found.reply is None else found.reply
 
@@ -188,7 +191,7 @@ _WHEN: Final = {
 
 
 def stderr(found: Explanation) -> str:
-    """Return the stderr lines around a call under headings; empty if there are none."""
+    """Return the stderr lines around a call, under headings; empty if there are none."""
     when = (
         _WHEN if found.call["answered_at"] is not None else _WHEN | {"during": "after the request"}
     )
@@ -196,12 +199,12 @@ def stderr(found: Explanation) -> str:
 
 
 def evidence(found: Explanation) -> str:
-    """Return the evidence about a call: outcome, verdict, rules, schemas, findings, attempts."""
+    """Format the evidence about a call: outcome, verdict, rules, schemas, findings, attempts."""
     return "\n".join([*_decision(found), *_around(found)])
 
 
 def _decision(found: Explanation) -> Iterator[str]:
-    """Yield lines about the outcome, the verdict and the schema checks, each with its reason."""
+    """Yield lines on the outcome, the verdict and the schema checks, each with its reason."""
     call = found.call
     yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (
@@ -226,7 +229,7 @@ def _decision(found: Explanation) -> Iterator[str]:
 
 
 def _shared(found: Explanation) -> Iterator[str]:
-    """Yield lines about other calls to the tool: with the same arguments, with the same failure."""
+    """Yield lines on other calls to the tool: those with the same arguments or the same failure."""
     same = found.repetition and contrasts.repetition(found.repetition)
     shared = found.contrast and contrasts.sentence(found.contrast)
     if same or shared:
@@ -236,7 +239,7 @@ def _shared(found: Explanation) -> Iterator[str]:
 
 
 def _around(found: Explanation) -> Iterator[str]:
-    """Yield lines about findings and about other attempts at the call."""
+    """Yield lines on findings, and on other attempts at the call."""
     call = found.call
     if found.findings:
         yield ""
@@ -304,7 +307,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
 
 
 def _opinion(found: Explanation) -> Iterator[str]:
-    """Yield lines about the text model's probabilities, and terms for and against the verdict."""
+    """Yield lines on the text model's probabilities, and on terms for and against the verdict."""
     if not found.text_model:
         return
     shares = sorted(found.text_model.items(), key=lambda each: -each[1])
@@ -329,14 +332,14 @@ def _meaning_of_certainty(call: dict[str, Any]) -> str:
 
 
 def _addressee(call: dict[str, Any]) -> str:
-    """Return who received a request: the client, the server or a tool."""
+    """Return who received the request: the client, the server or a tool."""
     if call["dir"] == "s2c":
         return "client"
     return "server" if call["tool"] is None else "tool"
 
 
 def percent(value: float) -> str:
-    """Return a probability rounded to percent; `<1` or `>99` in place of 0 or 100."""
+    """Round a probability to whole percent; use `<1` and `>99` in place of 0 and 100."""
     return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 
 
@@ -348,7 +351,7 @@ def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
 
 
 def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
-    """Format one item of evidence and its weight as one line."""
+    """Describe one item of evidence for or against a verdict."""
     titles = {rule["id"]: rule["title"] for rule in matching}
     if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
         (name,) = each["rules"]

@@ -1,4 +1,4 @@
-"""Defines the filters for questions: server, tool, client, model, time and minimum number of calls.
+"""Defines the filters for questions: server, tool, client, model, time, minimum number of calls.
 
 Time, client and model select *calls*: an answer is computed from these calls only. Server and tool
 select *rows* of the answer, so that a tool's scores are the same as without the filter; if the
@@ -51,7 +51,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     min_calls: int | None = None
 
     def given(self) -> dict[str, str | int | datetime.datetime]:
-        """Map the names of the filters in use to their values, with times in UTC.
+        """Map the names of the filters that are set to their values, with times in UTC.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.
@@ -69,7 +69,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
-    """Parse a time; the default time zone is UTC, and a date means midnight.
+    """Parse a time. The default time zone is UTC, and a date means midnight.
 
     Text is ISO 8601 (`2026-11-21`, `2026-11-21T14:30`, `…+02:00`) or an age (`90m`, `24h`, `7d`,
     `2w`).
@@ -100,10 +100,11 @@ def parse_time(value: Moment, name: str = "time") -> datetime.datetime:
 
 
 CALL_FILTERS: Final = frozenset({"server", "tool", "since", "until", "client", "model"})
-"""Filters that can select calls."""
+"""Names of the filters that can select calls."""
 
 COMPARED: Final[Mapping[str, Collection[str]]] = {"client_mistakes": {"client", "model"}}
-"""Maps questions that compare rows with each other to filters that select rows, not calls."""
+"""Maps questions whose rows are compared with each other to the filters that select rows, not
+calls."""
 
 _COUNTED_CALL: Final = "call_id IN (SELECT call_id FROM calls)"
 _COUNTED_PLACE: Final = (
@@ -152,29 +153,28 @@ _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
         "until": "first_seen < getvariable('until')",
     },
 }
-"""Maps each table and filter to an SQL condition for the table's rows.
+"""Maps each table and each filter to an SQL condition for the table's rows.
 
 Filter values are DuckDB variables. A condition may refer to tables above it in this list, which are
-then filtered views.
-"""
+then filtered views."""
 
 _BY_COLUMN: Final = {
     "call_id": _COUNTED_CALL,
     "session": "session IN (SELECT session FROM calls)",
     "recording": "recording IN (SELECT recording FROM recordings)",
 }
-"""Maps columns to SQL conditions for all other tables. The first column that a table has determines
-the condition."""
+"""Maps columns to SQL conditions for tables that are not in `_PREDICATES`. The first of these
+columns that a table has determines its condition."""
 
 ORDER: Final = (
     *_PREDICATES,
     *(table.name for table in TABLES if table.name not in _PREDICATES),
 )
-"""Tables in an order in which their views can be created."""
+"""Names of all tables, in an order in which their views can be created."""
 
 
 def predicates(table: str, names: Collection[str]) -> list[str]:
-    """Return the SQL conditions that apply the filters `names` to a table."""
+    """Return the SQL conditions that apply the named filters to a table."""
     known = _PREDICATES.get(table)
     if known is None:
         columns = next(kind for kind in TABLES if kind.name == table).columns()
@@ -184,7 +184,7 @@ def predicates(table: str, names: Collection[str]) -> list[str]:
 
 
 BASE: Final = "base_"
-"""Prefix for the variable of a filter on the base store of a comparison."""
+"""Prefix of the variable with a filter's value for the base store of a comparison."""
 
 
 def _conditions(known: Mapping[str, str], names: Collection[str]) -> Iterator[str]:

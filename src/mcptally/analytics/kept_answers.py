@@ -1,4 +1,4 @@
-"""Caches answers, so that each answer is computed only once, even if other questions read it."""
+"""Caches answers, so that each is computed only once, even if other questions read it."""
 
 from typing import Final
 
@@ -8,7 +8,7 @@ from mcptally.analytics.connections import Connections, as_query_errors
 
 
 class KeptAnswers:
-    """A cache of unfiltered answers about a store as it was when the cache was created.
+    """A cache of unfiltered answers about a store, as it was when the cache was created.
 
     Answers are stored as tables in a separate connection, where other questions read them.
     """
@@ -18,7 +18,7 @@ class KeptAnswers:
         self._connection, self._created = connections.new()
 
     def ask(self, question: str) -> Answer:
-        """Return the answer to a question.
+        """Return the answer to a question, computing it if it is not in the cache.
 
         Raises:
             StoreError: the store lacks a column, because an older version wrote it.

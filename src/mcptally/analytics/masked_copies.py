@@ -1,4 +1,4 @@
-"""Finds secrets in a store's files, and writes copies of the files without them."""
+"""Finds the secrets in a store's files, and writes copies of the files without them."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,19 +20,19 @@ from mcptally.tables.calls import Calls
 _JOINED: Final = frozenset(
     {"call_id", "attempt_of", "definition", "recording", "server", "session", "tool"}
 )
-"""Columns that join tables. A value in these columns must be masked in the same way in all
-tables."""
+"""Names of the columns by which tables are joined. Their values must be masked in the same way in
+all tables."""
 
 
 def copies(
     sources: Mapping[str, Path],
 ) -> Iterator[tuple[str, Path, Callable[[Path], None] | None]]:
-    """Yield each table, its file, and a function that writes a copy.
+    """Yield each table, its file, and a function that writes a masked copy.
 
-    In place of the function, None is yielded for a file without secrets.
+    For a file without secrets, None is yielded in place of the function.
 
     Args:
-        sources: one part's files by table, starting with `calls`.
+        sources: maps the tables of one part to their files, starting with `calls`.
     """
     search = None
     joined = {name: _Searched() for name in _JOINED}
@@ -57,14 +57,14 @@ def copies(
 
 
 class _Searched:
-    """Searches a column's strings in several tables for secrets, each distinct string once."""
+    """Searches the strings in a column of several tables for secrets, each distinct string once."""
 
     def __init__(self) -> None:
         self._texts: set[Any] = set()
         self._changed: dict[Any, Any] = {}
 
     def replacements(self, texts: set[Any]) -> dict[Any, Any]:
-        """Map each text that contains secrets to the masked text."""
+        """Map each text that contains a secret to its masked version."""
         self._changed |= replacements(texts - self._texts)
         self._texts |= texts
         return {text: self._changed[text] for text in self._changed.keys() & texts}
@@ -75,14 +75,18 @@ def _write(path: Path, changed: Mapping[str, Mapping[Any, Any]], target: Path) -
 
 
 def _texts_by_column(path: Path) -> dict[str, set[Any]]:
-    """Map each column of a file to its distinct strings, including strings in nested values."""
+    """Map each column of a file to its distinct strings, including those in nested values."""
     with pq.ParquetFile(path) as file:
         names = file.schema_arrow.names
         return {name: distinct_texts(file.read(columns=[name]).column(0)) for name in names}
 
 
 def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
-    """Yield the secrets that are too long or too random to be ordinary words."""
+    """Yield the secrets in these texts that are too long or too random to be ordinary words.
+
+    Args:
+        changed: maps of texts with secrets to their masked versions.
+    """
     for text in {text for texts in changed for text in texts}:
         for secret in secrets_of(text):
             if len(secret) >= 16 or (len(secret) >= 6 and token_like(secret.encode())):
@@ -92,7 +96,13 @@ def _recognisable(changed: Iterable[Mapping[Any, Any]]) -> Iterable[str]:
 def _with_repeated_masked(
     search: AhoCorasick, texts: Iterable[Any], changed: Mapping[Any, Any]
 ) -> dict[Any, Any]:
-    """Map each text that repeats a secret found in another text to the masked text."""
+    """Map each text that repeats a secret from another text to its masked version.
+
+    Args:
+        search: finds the secrets.
+        texts: the texts.
+        changed: the texts that were already masked, with their masked versions.
+    """
     found = {}
     for text in texts:
         masked = changed.get(text, text)
@@ -106,7 +116,12 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace the strings in each column with their masked versions."""
+    """Replace the strings in each column of a frame by their masked versions.
+
+    Args:
+        changed: for each column, maps strings to their masked versions.
+        frame: the rows.
+    """
     texts = [name for name in changed if frame.schema[name] == pl.String]
     rows = frame.with_columns(pl.col(name).replace(dict(changed[name])) for name in texts)
     for name in changed.keys() - texts:

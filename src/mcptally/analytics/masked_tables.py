@@ -31,7 +31,7 @@ from mcptally.tables.tools import Tools
 from mcptally.tables.usage import Usage
 
 WITHOUT_PAYLOADS: Final = frozenset({Usage.name, Tools.name, Recordings.name})
-"""Tables that are masked independently. All other tables repeat text from `calls`."""
+"""Names of the tables that are masked independently. All other tables repeat text from `calls`."""
 
 
 class MaskedTables:
@@ -58,14 +58,14 @@ class MaskedTables:
             table: [self.folder / table / path.name for path in paths]
             for table, paths in self._parts.items()
         }
-        """The copies of the live files, by table."""
+        """Maps the names of tables to the masked copies of their live files."""
 
     def __del__(self) -> None:
         if self._spill is not None:
             self._spill.remove()
 
     def write(self, tables: Collection[str]) -> None:
-        """Write the missing copies of the given tables.
+        """Write the copies of the given tables that do not exist yet.
 
         Raises:
             StoreError: the copies cannot be written.
@@ -84,7 +84,7 @@ class MaskedTables:
             ) from error
 
     def _with_calls(self) -> Mapping[str, Mapping[str, Path]]:
-        """Map the name of each part of the store to the part's files by table, `calls` first."""
+        """Map the name of each part of the store to its files by table, with `calls` first."""
         found: dict[str, dict[str, Path]] = {}
         for table in (Calls.name, *sorted(self._parts.keys() - WITHOUT_PAYLOADS - {Calls.name})):
             for path in self._parts[table]:
@@ -92,7 +92,11 @@ class MaskedTables:
         return found
 
     def _copy(self, sources: Mapping[str, Path]) -> None:
-        """Copy one part's files (by table), unless all copies exist."""
+        """Copy the files of one part, unless all copies exist already.
+
+        Args:
+            sources: maps tables to the files of the part.
+        """
         if all((self.folder / table / path.name).exists() for table, path in sources.items()):
             return
         from mcptally.analytics import masked_copies  # noqa: PLC0415  (loads polars)
@@ -101,7 +105,7 @@ class MaskedTables:
             self._publish(table, path, copy)
 
     def _publish(self, table: str, path: Path, copy: Callable[[Path], None] | None) -> None:
-        """Atomically create a file's copy, or a link to the file if `copy` is None."""
+        """Create a file's copy atomically; if `copy` is None, create a link to the file."""
         target = self.folder / table / path.name
         draft = target.with_name(f"{path.stem}.{os.getpid()}.draft")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +133,7 @@ def _link(source: Path, target: Path) -> None:
 
 @functools.cache
 def _rules_digest() -> str:
-    """Return a digest of the code and rules that detect secrets."""
+    """Return a digest of the code and the rules with which secrets are detected."""
     folder = resources.files("mcptally.redaction")
     files = sorted((file for file in folder.iterdir() if file.is_file()), key=lambda f: f.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]

@@ -14,24 +14,25 @@ from mcptally.redaction.display import clean_line, clean_lines
 from mcptally.tables.values import SHARE, cell_of, is_number
 
 MAX_CELL: Final = 160
-"""Maximum number of characters in a cell."""
+"""Maximum number of characters that a table cell shows."""
 LINE: Final = 32
-"""Length in characters above which a text wraps within its cell."""
+"""Length in characters above which a text wraps within its table cell."""
 FOLDED: Final = 2500
 """Length in characters above which a text is collapsed."""
 _BAR: Final = 80
 """Width of a bar in pixels."""
 _PERCENT: Final = frozenset({"confidence", "certainty", "hidden_certainty"})
-"""Columns of percentages (0 to 100) that get a bar; shares (0 to 1) are recognised by name."""
+"""Columns of percentages (0 to 100) that get a bar. Shares (0 to 1) are recognised by their names.
+"""
 
 
 def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Return rows as an HTML table; shares and percentages get a bar that shows their interval.
+    """Format rows as an HTML table; shares and percentages get a bar that shows their interval.
 
     Args:
         rows: the rows, with secrets masked.
         names: the columns to show.
-        notes: lines to show below the table.
+        notes: lines to show under the table.
     """
     kinds = {name: rows.schema.field(name).type for name in names}
     sides = {name: "right" if is_number(kind) else "left" for name, kind in kinds.items()}
@@ -50,7 +51,7 @@ def table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) ->
 
 
 def plain_table(rows: pa.Table, names: Sequence[str], *, notes: Sequence[str] = ()) -> str:
-    """Return the table that `table` formats as HTML as aligned text, without bars."""
+    """Format rows as aligned text, with the same columns as `table`, but without bars."""
     cells = [list(names), *([cell_of(name, row) for name in names] for row in rows.to_pylist())]
     cells = [[clean_line(_cut(text)) for text in line] for line in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -72,7 +73,7 @@ def _cell(name: str, row: Mapping[str, Any], side: str) -> str:
 
 
 def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
-    """Yield HTML for a value's interval, as text and as a bar that also shows the value."""
+    """Yield HTML for the interval of a value: as text, and as a bar that also shows the value."""
     value = row.get(name)
     whole = 100 if name in _PERCENT else 1 if SHARE.search(name) else 0
     if not whole or not isinstance(value, int | float) or not 0 <= value <= whole:
@@ -100,13 +101,13 @@ def _bar(name: str, row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> str:
-    """Return a call as HTML: request, reply, and the evidence for its verdict.
+    """Format a call as HTML: its request, its reply, and the evidence for its verdict.
 
     Args:
         title: the call's title.
         about: a line about the call.
-        payloads: heading → text of the request and of the reply.
-        evidence: the evidence for its verdict.
+        payloads: maps the headings of request and reply to their texts.
+        evidence: the evidence for the verdict.
     """
     parts = [f"<h4>{_escaped(title)}</h4><div>{_escaped(about)}</div>"]
     for heading, text in payloads.items():
@@ -116,7 +117,7 @@ def call(title: str, about: str, payloads: Mapping[str, str], evidence: str) -> 
 
 
 def _text(text: str) -> str:
-    """Return text as preformatted HTML, collapsed if it is long."""
+    """Format text as preformatted HTML, collapsed if it is long."""
     block = (
         '<pre style="white-space:pre-wrap;padding:6px;border:1px solid #b0b7bd">'
         f"{html.escape(clean_lines(text))}</pre>"

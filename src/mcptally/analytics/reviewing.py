@@ -1,4 +1,4 @@
-"""Reviews an open store: shows calls to reviewers, and provides tables to fill in notebooks."""
+"""Lets users review the calls in an open store: shows calls, and offers tables to fill in."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mcptally.analytics.store import Store
 
 LONGEST: Final = 4000
-"""Maximum number of characters shown of a payload."""
+"""Maximum number of characters of a payload that is shown to a reviewer."""
 
 
 def open_session(
@@ -32,7 +32,7 @@ def open_session(
     server: str | None = None,
     tool: str | None = None,
 ) -> Session:
-    """Start or continue a review of a store.
+    """Start a review of a store, or continue it.
 
     Args:
         store: the store. A masked store is opened again without masking, because answers contain
@@ -65,7 +65,12 @@ def _require_calls(store: "Store", server: str | None, tool: str | None) -> None
 
 
 def reviewed_rates(store: "Store", file: Path) -> list[estimates.ReviewedRate]:
-    """Return the rates from the last fully reviewed sample of each server or tool in a file."""
+    """Return the rates from the last completely reviewed sample of each server or tool.
+
+    Args:
+        store: the store.
+        file: the file of answers.
+    """
     reviews = read(file)
     known = settle(reviews)
     last: dict[tuple[str | None, str | None], Sample] = {}
@@ -88,10 +93,16 @@ def failure_rate_in_words(
     *,
     file: Path | None = None,
 ) -> str | None:
-    """Return the failure rate of a store, server or tool in words, from its last reviewed sample.
+    """Return a sentence with the failure rate that follows from the last reviewed sample.
 
     The sentence also gives the rate according to the verdicts. Returns None if the file of answers
-    (default: in the archive's folder) contains no fully reviewed sample.
+    contains no completely reviewed sample.
+
+    Args:
+        store: the store.
+        server: the server whose rate to describe; None for the whole store.
+        tool: the tool whose rate to describe; None for all tools.
+        file: the file of answers; the default is in the archive's folder.
     """
     file = file or file_of_store(store.manifest, store.path)
     if file is None or not file.exists():
@@ -146,7 +157,7 @@ def about(store: "Store", item: Item, *, longest: int = LONGEST) -> dict[str, An
         "input_schema_state": call["input_schema_state"],
         "input_schema_error": call["input_schema_error"],
         "others": [line for line in others if line],
-        # Hide the previous answer, so that the new one is independent of it.
+        # Hide the previous answer, so that the new answer does not depend on it.
         "verdict": item.verdict if item.is_ours else None,
         "fault": item.fault if item.is_ours else None,
         "certainty": item.certainty if item.is_ours else None,
@@ -169,7 +180,7 @@ def to_fill(
     who: str | None,
     reviews: str | Path | None,
 ) -> pl.DataFrame:
-    """Return a table of calls to review, for `Store.review`."""
+    """Return a table of calls with empty columns for answers, for `Store.review`."""
     session = open_session(store, reviews, who=who, server=server, tool=tool)
     if sample:
         session.ensure_sample(n)

@@ -16,7 +16,7 @@ PREFIX: Final = "mcptally-spill-"
 
 
 class SpillFolder:
-    """A new, empty folder in the system's temporary folder, readable only by this user."""
+    """A new, empty folder in the system's temporary folder that only this user can read."""
 
     def __init__(self) -> None:
         remove_abandoned()
@@ -34,7 +34,7 @@ class SpillFolder:
 
 
 def remove_abandoned() -> None:
-    """Remove this user's spill folders whose processes have ended."""
+    """Remove the spill folders of this user whose processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # the folder is in use, or gone
             if path.lstat().st_uid == os.getuid():
@@ -44,7 +44,11 @@ def remove_abandoned() -> None:
 
 
 def _lock(path: Path, *, wait: bool) -> int | None:
-    """Lock a folder; return the descriptor that holds the lock, or None if locking is unsupported.
+    """Lock a folder; return the descriptor that holds the lock, or None without file locks.
+
+    Args:
+        path: the folder.
+        wait: whether to wait for the lock if another process has it.
 
     Raises:
         OSError: another process has the lock, or the path is not a folder.

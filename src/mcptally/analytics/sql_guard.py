@@ -27,7 +27,7 @@ _NO_FILE: Final = re.compile(r'Cannot access (file|directory) "(.*?)" - file sys
 
 
 def sql_problem(error: duckdb.Error) -> str:
-    """Reword DuckDB's error message about a query, with its suggestion, on one line."""
+    """Reword DuckDB's error message about a query, with its suggestion, on a single line."""
     lines = _KIND.sub("", f"{error}").splitlines()
     meant = next((line for line in lines[1:] if line.startswith("Did you mean")), "")
     said = _NO_TABLE.sub(r"no table is called '\1'", lines[0]).rstrip("!. ")
@@ -37,18 +37,22 @@ def sql_problem(error: duckdb.Error) -> str:
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Restrict a connection permanently to reading the stores' tables.
+    """Restrict a connection, for good, to reading the tables of stores.
 
     The connection can no longer access other files, the network, extensions, Python variables or
     settings. Data that does not fit into memory goes to a spill folder of at most `SPILL`, which is
     removed together with the connection.
+
+    Args:
+        connection: the connection.
+        paths: the folders of the stores.
     """
     spill = SpillFolder()
     weakref.finalize(connection, spill.remove)
     connection.execute("SET temp_directory = ?", [str(spill.path)])
     connection.execute("SET max_temp_directory_size = ?", [SPILL])
     folders = [path.resolve() / table.name for path in paths for table in TABLES]
-    # DuckDB checks both the pattern in a query and the files that match it.
+    # DuckDB checks both the pattern in a query and the files that match the pattern.
     allowed = {f"{name}/" for folder in folders for name in (folder, as_pattern(folder))}
     connection.execute("SET allowed_directories = ?", [sorted(allowed)])
     for setting, value in (
@@ -56,7 +60,7 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
         ("python_enable_replacements", "false"),
         ("autoload_known_extensions", "false"),
         ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # locking the configuration must be the last step
+        ("lock_configuration", "true"),  # must be the last step
     ):
         connection.execute(f"SET {setting} = {value}")
 
@@ -67,7 +71,7 @@ _EXPLAIN: Final = re.compile(
 
 
 def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
-    """Reject SQL unless it is one SELECT, or EXPLAIN of a SELECT, without forbidden functions.
+    """Check that SQL is a single SELECT, or EXPLAIN of one, without forbidden functions.
 
     Function names are taken from the syntax tree of DuckDB's own parser, so quotes, comments and
     unusual white space cannot hide a call.
@@ -121,14 +125,14 @@ _FORBIDDEN: Final = frozenset(
         "write_log",
     }
 )
-"""Functions that have side effects in a SELECT or that run SQL from a string."""
+"""Functions that have side effects in a SELECT, or that run SQL given as a string."""
 
 
 _FUNCTION: Final = re.compile(r'"function_name":("(?:[^"\\]|\\.)*")')
-"""Matches a function name in a syntax tree's JSON. Strings in the statement cannot match, because
-their quotes are escaped."""
+"""Matches the name of a function in the JSON of a syntax tree. Strings in the statement cannot
+match, because their quotes are escaped."""
 
 
 def _called(tree: str) -> set[str]:
-    """Return the names of all functions that a serialized statement calls."""
+    """Return the names of all functions that a serialized statement calls, in lower case."""
     return {json.loads(name).lower() for name in _FUNCTION.findall(tree)}

@@ -104,7 +104,7 @@ class Store:
 
     @property
     def files(self) -> LiveFiles:
-        """The store's live files by table, reloaded after a run replaced the store."""
+        """Maps tables to the store's live files; reloaded after a run has replaced the store."""
         return self._connections.files()
 
     @property
@@ -184,8 +184,8 @@ class Store:
         try:
             return answer_of(connection, query, params)
         except QueryError:
-            # Retry with all questions, because the query may refer to a question in an unexpected
-            # way, and so that DuckDB can suggest names.
+            # Retry with all questions: the query may refer to a question in an unexpected way, and
+            # DuckDB can then suggest names.
             connection = self._connections.get_for(views.all_texts())
             return answer_of(connection, query, params)
 
@@ -205,7 +205,7 @@ class Store:
         """
         from mcptally.analytics import explain, explanation  # noqa: PLC0415  (loads polars)
 
-        # Rules must be applied to the recorded texts, not to masked texts.
+        # Rules must be applied to the recorded texts, not to masked ones.
         recorded = Store(self.path, memory=self.memory) if self.masked else self
         found = retry_if_replaced(
             [recorded], lambda: explain.explain(recorded, call, seed=seed), consistent=True
@@ -232,12 +232,12 @@ class Store:
 
     @property
     def _is_limited(self) -> bool:
-        """Whether answers are computed in a child process."""
+        """Whether answers must be computed in a child process."""
         timed = any(math.isfinite(seconds) for seconds, _ in self._limits)
         return timed or self.memory is not None
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Answer:
-        """Run a method of this store in a child process and return its answer."""
+        """Run a method of this store in a child process, and return its answer."""
         limits = list(self._limits)
         seconds = min((seconds for seconds, _ in limits), default=math.inf)
         rows = min((rows for _, rows in limits if rows), default=0)
@@ -250,7 +250,7 @@ class Store:
         return as_answer(found.set_alias(args[0])) if name == "ask" else found
 
     def _pool(self) -> ChildProcessPool:
-        """Return this store's pool of child processes, which start on demand."""
+        """Return this store's pool of child processes, which start when they are needed."""
         with self._lock:
             if self._children is None:
                 most = self.memory or "four fifths of this machine's memory"
@@ -363,13 +363,13 @@ _LIST_TABLES: Final = (
     "SELECT view_name AS name FROM duckdb_views() "
     "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
 )
-"""Runs in place of SHOW TABLES, which would also list internal views."""
+"""The query that replaces SHOW TABLES, which would also list internal views."""
 
 
 def retry_if_replaced(
     stores: Sequence[Store], work: Callable[[], _T], *, consistent: bool = False
 ) -> _T:
-    """Return the result of `work`; repeat it if a run replaces a store in the meantime.
+    """Return the result of `work`, repeating it if a run replaces a store in the meantime.
 
     A run removes the previous store's files, perhaps before `work` has read them.
 

@@ -39,8 +39,8 @@ from mcptally.tables.usage_sums import calls_sql, usage_sql
 ARCHIVE_VIEWS: Final = MappingProxyType(
     {f"_archive_{table.name}": table.name for table in (Calls, Findings, Recordings, Tools, Usage)}
 )
-"""Maps views of all rows to their tables. The views with the tables' own names contain only the
-selected rows."""
+"""Maps the names of views with all rows to their tables. The views with the tables' own names
+contain only the rows that filters select."""
 
 
 # fmt: off  (one name per line would fill a page)
@@ -97,7 +97,7 @@ def question_titles() -> Mapping[str, str]:
 
 
 def displayed_columns(question: str) -> list[str]:
-    """Return the columns of a question's answer that a terminal shows; an empty list means all."""
+    """Return the columns of a question's answer that a terminal shows; empty for all columns."""
     for line in all_texts()[question].splitlines()[:2]:
         if line.startswith("-- Shows: "):
             return line.removeprefix("-- Shows: ").split(", ")
@@ -105,7 +105,7 @@ def displayed_columns(question: str) -> list[str]:
 
 
 def meaning_of_no_rows(question: str) -> str:
-    """Return what an empty answer to a question means; "no rows" for SQL and tables."""
+    """Return what an empty answer to a question means, or "no rows" for SQL and tables."""
     for line in all_texts().get(question, "").splitlines()[:3]:
         if line.startswith("-- None: "):
             return line.removeprefix("-- None: ")
@@ -114,7 +114,7 @@ def meaning_of_no_rows(question: str) -> str:
 
 @functools.cache
 def answer_columns(question: str) -> Mapping[str, str]:
-    """Map each column of a question's answer to its DuckDB type, without a store."""
+    """Map each column of a question's answer to its DuckDB type; this needs no store."""
     with connect() as connection:
         for table in TABLES:
             connection.register(table.name, table.empty().to_arrow())
@@ -140,11 +140,12 @@ def all_texts() -> Mapping[str, str]:
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"
-"""Makes DuckDB use UTC, not the machine's time zone; `GLOBAL` includes cursors."""
+"""Statement that makes DuckDB use UTC instead of the machine's time zone; `GLOBAL` includes
+cursors."""
 
 
 def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
-    """Return an empty in-memory database with the functions that questions use.
+    """Open an empty in-memory database with the functions that questions use.
 
     Args:
         memory: DuckDB's memory limit, such as `2GB`; by default four fifths of the machine's
@@ -175,7 +176,7 @@ def connect(memory: str | None = None) -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def reporting_the_version(path: Path, made_by: str | None) -> Iterator[None]:
-    """Convert a DuckDB error about missing columns to an error that states the store's version.
+    """Convert DuckDB errors about missing columns to an error that states the store's version.
 
     Args:
         path: folder of the store.
@@ -204,7 +205,7 @@ def create_tables(
 
     Args:
         connection: the connection to create the views in.
-        files: the store's current files by table.
+        files: maps tables to the store's live files.
         filters: names of filters, whose values each cursor sets as variables.
         names: names of the tables; must be all tables if there are filters.
 
@@ -244,18 +245,18 @@ def create_tables(
 
 
 def _reading(files: Sequence[Path]) -> str:
-    """Return an SQL expression that reads files as one table."""
+    """Return an SQL expression that reads several files as one table."""
     names = ", ".join("'" + as_pattern(path).replace("'", "''") + "'" for path in files)
     return f"read_parquet([{names}])"
 
 
 def texts_read_by(question: str) -> dict[str, str]:
-    """Return the SQL of everything that a question may read (questions, views, macros), by name."""
+    """Map the names of the questions, views and macros that a question may read to their SQL."""
     return {name: text for name, text in texts_of(question).items() if name != question}
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """Return the SQL of a question and of everything that it may read, by name."""
+    """Map the name of a question, and of all that it may read, to their SQL."""
     text = all_texts()[question]
     found: dict[str, str] = {}
     for name in sorted(_names_read(text) & all_texts().keys()):
@@ -264,9 +265,10 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of everything that a query mentions and so may read, keyed by name.
+    """Map the names of the questions, views and macros that a query may read to their SQL.
 
-    A query that reads DuckDB's catalog may read all questions.
+    These are the names that the query mentions, and all that they read. A query that reads DuckDB's
+    catalog may read all questions.
     """
     folded = query.casefold()
     if _READS_CATALOG.search(folded):
@@ -298,7 +300,7 @@ _READS_CATALOG: Final = re.compile(r"duckdb_|information_schema|pg_catalog|sqlit
 
 
 def _names_read(text: str) -> set[str]:
-    """Return the names of views, tables and macros that SQL may read, without its own CTEs."""
+    """Return the names of views, tables and macros that SQL may read, except its own CTEs."""
     named = set(re.findall(r"\b(?:FROM|JOIN)\s+(\w+)|\b(_\w+)\(", text))
     own = re.findall(r"\b(\w+) AS (?:NOT )?(?:MATERIALIZED )?\(", text)
     return {name for pair in named for name in pair} - set(own)
@@ -307,13 +309,13 @@ def _names_read(text: str) -> set[str]:
 def create_questions(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> None:
-    """Create questions as views.
+    """Create questions as views, or as tables.
 
     Args:
         connection: a connection with the tables as views.
-        texts: name → SQL of the questions and of everything that they read and that does not exist
-            yet.
-        computed: whether to create tables with the questions' rows, not views.
+        texts: maps names to SQL, for the questions and for all that they read and that does not
+            exist yet.
+        computed: whether to create tables that contain the questions' rows, instead of views.
 
     Raises:
         StoreError: a question reads something that does not exist.
@@ -329,7 +331,7 @@ def _created_object(name: str, text: str, *, computed: bool) -> str:
     if second.startswith("-- Value of: "):
         return f'MACRO "{name}"({second.removeprefix("-- Value of: ")}) AS'
     if second.startswith("-- Of: "):
-        # Create a macro, so that DuckDB computes only the requested level.
+        # Create a macro, so that DuckDB computes only the level that is requested.
         return f'MACRO "{name}"({second.removeprefix("-- Of: ")}) AS TABLE'
     kind = "TABLE" if computed and not name.startswith("_") else "VIEW"
     return f'{kind} "{name}" AS'
@@ -338,7 +340,7 @@ def _created_object(name: str, text: str, *, computed: bool) -> str:
 def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Create the questions that need only DuckDB's own functions.
 
-    Return the names of the other questions.
+    Returns the names of the other questions.
     """
     return list(_create_what_binds(connection, all_texts()))
 

@@ -1,4 +1,4 @@
-"""Implements the demo's MCP client: starts servers behind the recorder and calls their tools."""
+"""Implements the demo's MCP client: starts servers behind the recorder, and calls their tools."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,9 @@ from typing import Any, Final
 from mcptally.demo.servers import BOOKSHOP, NEWSLETTER, VERSIONS
 
 SESSIONS: Final = 6
-"""Number of sessions with each version of the bookshop server, which suffices for intervals."""
+"""Number of sessions with each version of the bookshop server; enough to compute intervals."""
 SECONDS: Final = 1.0
-"""The client's time limit for a call, in seconds."""
+"""Time limit of the client for a call, in seconds."""
 REVISION: Final = "2025-11-25"
 
 CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
@@ -32,11 +32,11 @@ CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
     ("print_catalogue", {"format": "markdown"}),
     ("print_catalogue", {"format": "pdf"}),
 )
-"""The calls made in each session: tool and arguments."""
+"""The calls that the client makes in each session, each as a tool and its arguments."""
 
 
 def record(folder: Path) -> None:
-    """Record the demo's sessions in a folder."""
+    """Record the sessions of the demo in a folder."""
     asyncio.run(_record(folder))
 
 
@@ -47,7 +47,7 @@ async def _record(folder: Path) -> None:
 
 
 async def _session(folder: Path, server: str, version: str) -> None:
-    """Start a server behind the recorder, make all calls, and close its stdin."""
+    """Start a server behind the recorder, make all calls, and close the server's stdin."""
     python = [sys.executable, "-m"]
     record = [*python, "mcptally", "record", "--out", str(folder), "--name", server, "--"]
     command = [*record, *python, "mcptally.demo.servers", server, version]
@@ -64,7 +64,7 @@ async def _session(folder: Path, server: str, version: str) -> None:
 
 
 class _Client:
-    """An MCP client for a server process."""
+    """An MCP client that is connected to a server process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018
@@ -85,7 +85,7 @@ class _Client:
             await self._request("tools/call", {"name": tool, "arguments": arguments})
 
     async def _request(self, method: str, params: dict[str, Any]) -> None:
-        """Send a request and wait for the reply; after the time limit, cancel the request."""
+        """Send a request and wait for the reply; cancel the request after the time limit."""
         number = next(self._ids)
         await self._send({"id": number, "method": method, "params": params})
         limit = SECONDS if method == "tools/call" else None

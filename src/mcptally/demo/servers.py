@@ -1,4 +1,4 @@
-"""Implements the demo's MCP servers: `python -m mcptally.demo.servers NAME VERSION` runs one.
+"""Implements the demo's MCP servers; `python -m mcptally.demo.servers NAME VERSION` runs one.
 
 `TOOLS` states the fault of each tool, so that users can compare mcptally's findings with the truth.
 """
@@ -20,15 +20,15 @@ Arguments = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tool:
-    """A demo tool: its definition, its fault and its implementation."""
+    """A tool of the demo: its definition, what is wrong with it, and its implementation."""
 
     description: str
     arguments: Mapping[str, str]
     """Maps the name of each required argument to its type."""
     truth: str
-    """What is wrong with the tool, and who is responsible."""
+    """What is wrong with the tool, and who is at fault."""
     answer: Callable[[Arguments, str], Any]
-    """Implements the tool: maps the arguments and the server's version to text or structured
+    """The implementation: maps the arguments and the server's version to text or structured
     content, or to None for no reply. An exception becomes a result with `isError`."""
     output: Mapping[str, str] | None = None
     """Maps the name of each required member of the structured content to its type."""
@@ -131,7 +131,7 @@ def _definition(name: str, tool: Tool) -> dict[str, Any]:
 
 
 def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """Return the result of `tools/call`; None if the tool does not reply."""
+    """Return the result of `tools/call`, or None if the tool does not reply."""
     try:
         answer = TOOLS[params["name"]].answer(params["arguments"], version)
     except Exception as error:  # noqa: BLE001  (becomes the result, as in most servers)
@@ -147,7 +147,7 @@ def _call(params: Mapping[str, Any], version: str) -> dict[str, Any] | None:
 
 
 def _result(request: Mapping[str, Any], version: str) -> dict[str, Any] | None:
-    """Return the result of a request; None if the server does not reply."""
+    """Return the result of a request, or None if the server does not reply."""
     match request["method"]:
         case "initialize":
             return {

@@ -1,8 +1,8 @@
 """Measures how accurate verdicts are on labelled calls.
 
-May import `pipeline` and lower layers. `labels` reads labelled files, `measures` computes
-rates and intervals, and `report` prints the result. Verdicts are compared with the seed heuristic
-and with "always business".
+May import `pipeline` and lower layers. `labels` reads labelled files, `measures` computes rates and
+intervals, and `report` prints the result. Verdicts are compared with the seed heuristic and with
+"always business".
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ from mcptally.tables.outcomes import REASONS, Fault
 from mcptally.verdict import classify, hidden_errors
 
 MAX_BLOCKS: Final = 32
-"""Maximum number of text blocks read from a labelled result."""
+"""Maximum number of text blocks that are read from a labelled result."""
 FAULT_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **{cause: (reason.fault,) for cause, reason in REASONS.items() if reason.fault},
     "network": (Fault.UPSTREAM, Fault.NETWORK),
     "timeout_or_cancel": (Fault.UPSTREAM, Fault.NETWORK),
 }
-"""Maps sub-classes in the labelling guideline to values of `fault` that count as correct."""
+"""Maps each sub-class in the labelling guideline to the values of `fault` that count as correct."""
 RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("validation", "unknown_tool", "not_found", "precondition_state", "conflict"),
@@ -46,12 +46,13 @@ RETRYABLE_OF_CAUSE: Final[Mapping[str, tuple[str, ...]]] = {
         ("yes", "after_delay"),
     ),
 }
-"""Maps sub-classes in the labelling guideline to the correct values of `retryable`."""
+"""Maps each sub-class in the labelling guideline to the values of `retryable` that count as
+correct."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Scorer:
-    """How well a method distinguishes business errors from other errors."""
+    """How well one method distinguishes business errors from other errors."""
 
     name: str
     """`mcptally`, `seed heuristic` or `always business`."""
@@ -64,14 +65,14 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well certainties match the share of correct results."""
+    """How well certainties agree with the share of correct results."""
 
     brier: float
     """Brier score (1950): mean squared difference between certainty and correctness, 0 to 1."""
     calibration_error: float
-    """Expected calibration error, 0 to 1."""
+    """Expected calibration error, from 0 to 1."""
     table: list[dict[str, Any]]
-    """The result of `measures.reliability`."""
+    """The reliability table, as `measures.reliability` returns it."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,31 +82,32 @@ class VerdictQuality:
     n: int
     """Number of labelled errors."""
     families: int
-    """Number of server families (`labels.family`) of the errors."""
+    """Number of server families (`labels.family`) that the errors come from."""
     accuracy: Rate
     """Share of errors whose verdict equals the label."""
     confusion: dict[str, dict[str, int]]
-    """Maps labels and verdicts to numbers of errors; the key `none` means no verdict."""
+    """Maps each label to a map from verdicts to numbers of errors; the key `none` means no verdict.
+    """
     classes: dict[str, dict[str, Rate]]
-    """Maps each class to `precision` and `recall`."""
+    """Maps each class to its `precision` and `recall`."""
     weighted: list[measures.WeightedShares]
-    """Rates with each weighting: by text, by group, by calls and by server family."""
+    """The rates with each weighting: by text, by group, by calls and by server family."""
     changing_tools: list[dict[str, Any]]
-    """Tools whose most frequent verdict (by calls) differs from their most frequent label; each row
+    """Tools whose most frequent verdict (by calls) differs from their most frequent label. Each row
     has `server`, `tool`, `calls`, `label` and `verdict`."""
     tool_failures: Rate
-    """Share of tool failures that were detected."""
+    """Share of the labelled tool failures that were detected."""
     hidden_causes: Rate
     """Share of correct verdicts among failures that the server did not mark as errors."""
     fault: Rate
-    """Share of correct `fault` values among errors with a labelled sub-class."""
+    """Share of correct values of `fault` among the errors with a labelled sub-class."""
     retryable: Rate
-    """Share of correct `retryable` values among errors with a labelled sub-class."""
+    """Share of correct values of `retryable` among the errors with a labelled sub-class."""
     scorers: list[Scorer]
     calibration: Calibration
     rules: list[dict[str, Any]]
-    """One row per rule that decided a verdict: `rule`, `hits`, `families`, and `right` (rate of
-    correct verdicts)."""
+    """One row per rule that decided a verdict: `rule`, `hits`, `families` and `right`, the rate of
+    correct verdicts."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,19 +117,19 @@ class HiddenQuality:
     n: int
     """Number of labelled results that the server did not mark as errors."""
     families: int
-    """Number of server families of the results."""
+    """Number of server families that the results come from."""
     precision: Rate
     recall: Rate
     calibration: Calibration
-    """Calibration on the results that have a certainty because a rule decided them."""
+    """Calibration on the results on which a rule decided; only these have a certainty."""
     rules: list[dict[str, Any]]
-    """One row per rule that decided a result, as in `VerdictQuality`; `(none)` stands for results
-    that no rule decided."""
+    """One row per rule that decided on a result, as in `VerdictQuality`; `(none)` stands for the
+    results on which no rule decided."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The result for a labelled file; a field is None if the file has no labels of this kind."""
+    """The quality of verdicts and of hidden errors; None if a file has no labels of that kind."""
 
     verdict: VerdictQuality | None
     hidden: HiddenQuality | None
@@ -153,14 +155,14 @@ def evaluate(path: str | Path, *, traffic: str | Path | None = None) -> Evaluati
 
 
 def evaluate_rows(rows: pl.DataFrame) -> Evaluation:
-    """Measure the accuracy of verdicts in rows like those of `verdict_rows`."""
+    """Measure the accuracy of verdicts in rows that have the columns of `verdict_rows`."""
     return Evaluation(
         verdict=_verdict(rows.filter(DecidedCalls.label.col.is_not_null())), hidden=None
     )
 
 
 def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the calls labelled with a verdict; add `correct` and the columns from `judge`.
+    """Judge the calls that are labelled with a verdict; add `correct` and the columns of `judge`.
 
     Calls that `labels.with_traffic` matched to a recording keep their recorded verdicts.
     """
@@ -171,7 +173,7 @@ def verdict_rows(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def judged(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the labelled calls with the columns from `judge`.
+    """Add the columns that `judge` returns to labelled calls.
 
     As in scoring, a hidden error is judged by the text that reports the failure.
     """
@@ -191,7 +193,7 @@ def judged(labelled: pl.DataFrame) -> pl.DataFrame:
 
 
 def hidden_rows(labelled: pl.DataFrame) -> pl.DataFrame:
-    """Return the results labelled for hidden errors; add `correct` and `HiddenErrors`."""
+    """Find hidden errors among the results labelled for them; add `correct` and `HiddenErrors`."""
     rows = labelled.filter(DecidedCalls.is_hidden.col.is_not_null()).drop(
         list(classify.Verdicts.columns()), strict=False
     )
@@ -258,7 +260,7 @@ def _share(right: pl.Series) -> Rate:
 
 
 def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of `VerdictQuality.changing_tools`, most calls first."""
+    """Return the rows of `VerdictQuality.changing_tools`, sorted by descending number of calls."""
 
     def most_frequent(name: str) -> pl.DataFrame:
         counted = rows.group_by("server", "tool", name).agg(DecidedCalls.calls.col.sum())
@@ -279,7 +281,13 @@ def _changing_tools(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _agrees(rows: pl.DataFrame, name: str, expected: Mapping[str, tuple[str, ...]]) -> pl.Series:
-    """Return, for each row with a labelled cause, whether the value in column `name` fits it."""
+    """Return, for each row with a labelled cause, whether the column `name` has an expected value.
+
+    Args:
+        rows: `DecidedCalls`.
+        name: the column.
+        expected: maps each cause to the values that count as correct.
+    """
     allowed = DecidedCalls.cause.col.replace_strict(
         {cause: list(values) for cause, values in expected.items()},
         default=None,
@@ -334,7 +342,7 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
-    """Return the seed heuristic's result for each row, computed as its document specifies."""
+    """Return what the seed heuristic decides for each row, as its document specifies."""
     contexts = (
         {
             "tool": {"name": tool or ""},
@@ -346,7 +354,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
 
 
 def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
-    """Score an archive; return the calls in its recordings that have labels."""
+    """Score an archive, and return the calls of the recordings that have labels."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
         run.score([archive], out=store)

@@ -18,7 +18,7 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.verdict import classify
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
-"""The classes on which verdicts are measured; calls labelled ambiguous are excluded."""
+"""The classes on which verdicts are measured; calls labelled as ambiguous are excluded."""
 
 
 class LabelledCalls(StageTable):
@@ -48,7 +48,7 @@ class LabelledCalls(StageTable):
 
 
 class DecidedCalls(LabelledCalls):
-    """Labelled calls with mcptally's verdicts."""
+    """Labelled calls, with the verdicts of mcptally."""
 
     verdict = Calls.verdict
     rule = Calls.rule
@@ -82,7 +82,7 @@ _VALUES: Final = {
     "verdict": (*VERDICTS, "ambiguous", "not_error"),
     "class": (*_CLASSES, "hidden_error", "ok", "ambiguous"),
 }
-"""Maps each member that may contain the label to its valid values."""
+"""Maps each member that may contain the label to the labels that are valid."""
 _VARIANT: Final = re.compile(
     r"-(?:http|sse|stateless|v\d+|nobody|oom|outage|priv|noconfig|old|npx|py|go)(?=-|$)"
 )
@@ -91,7 +91,7 @@ _CODE: Final = re.compile(r"(-?\d{1,18}) (.*)", re.DOTALL)
 
 
 def read(path: Path) -> pl.DataFrame:
-    """Return the labelled calls in a file, as `LabelledCalls`.
+    """Read the labelled calls in a file, as `LabelledCalls`.
 
     Raises:
         UnreadableError: the file cannot be read, or a line is not a labelled call; the message
@@ -119,7 +119,7 @@ def read(path: Path) -> pl.DataFrame:
 
 
 def family(server: str) -> str:
-    """Return the name that all releases and variants of a server share.
+    """Return the name that all releases and variants of a server have in common.
 
     `npm:@scope/mcp-thing-server`, `thing-v1` and `thing-http` belong to one family.
     Cross-validation never splits a family, because all servers of a family return the same texts.
@@ -132,7 +132,7 @@ def family(server: str) -> str:
 
 
 def _problem(row: Any) -> str | None:
-    """Return why a line's JSON value is not a labelled call; None if it is valid."""
+    """Return why the JSON value on a line is not a labelled call, or None if it is valid."""
     if not isinstance(row, dict) or not row.keys() & _VALUES.keys():
         return "is not a labelled call: it must be an object with 'verdict' or 'class'"
     for name in _STRINGS:
@@ -201,7 +201,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the members that identify the recorded call; all are null if no recording is named."""
+    """Return the members that identify the recorded call; all are null if it was not recorded."""
     if row.get("recording") is None:
         return dict.fromkeys(_KEY)
     request_id = None if row.get("id") is None else json.dumps(row["id"])
@@ -220,7 +220,7 @@ def _valid_text(value: Any) -> Any:
 
 
 def with_traffic(labelled: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return the labelled calls with full texts, schema states and verdicts from their recordings.
+    """Add full texts, schema states and verdicts from recordings to labelled calls.
 
     Rows that match no recorded call, or more than one, are left unchanged.
 

@@ -1,4 +1,4 @@
-"""Measures the quality of a classification: counts, rates and confidence intervals."""
+"""Measures the quality of a classification by counts, rates and confidence intervals."""
 
 import dataclasses
 import math
@@ -17,9 +17,9 @@ RESAMPLES: Final = 1000
 """Number of bootstrap samples. Whole server families are resampled, because the labels of a server
 are not independent."""
 NORMAL: Final = 1.959963984540054
-"""Half-width of a 95 % interval in standard errors."""
+"""Half-width of a 95 % interval of a normal distribution, in standard errors."""
 SURE: Final = 95.0
-"""Minimum certainty, in percent, of a verdict that counts as sure."""
+"""Certainty, in percent, from which a verdict counts as sure."""
 BINS: Final = 6
 """Number of equal-sized bins in the reliability table."""
 
@@ -31,13 +31,13 @@ class Rate:
     k: int
     n: int
     value: float
-    """k / n."""
+    """The share `k / n`."""
     low: float
     high: float
 
     @classmethod
     def of(cls, k: int, n: int) -> "Rate":
-        """Return the rate `k / n` with its interval."""
+        """Compute the share `k / n` and its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
         value = k / n
@@ -47,7 +47,7 @@ class Rate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with its 95 % interval, from a bootstrap over server families."""
+    """A number with its 95 % interval from a bootstrap over server families."""
 
     value: float
     low: float
@@ -56,7 +56,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightedShares:
-    """Weighted shares of labelled errors (0 to 1; NaN without errors)."""
+    """Shares of labelled errors with one weighting (0 to 1; NaN without errors)."""
 
     weighting: str
     """The unit that has equal weight: each label (`text`), each group of labels with the same
@@ -65,15 +65,17 @@ class WeightedShares:
     accuracy: float
     """Share of correct verdicts."""
     sure: float
-    """Share of correct verdicts among verdicts with a certainty of 95 % or more."""
+    """Share of correct verdicts among the verdicts with a certainty of 95 % or more."""
     tool_precision: float
-    """Share of `tool_failure` verdicts that are correct."""
+    """Share of correct verdicts among the verdicts `tool_failure`."""
     tool_recall: float
-    """Share of tool failures that were detected."""
+    """Share of the labelled tool failures that were detected."""
 
 
 def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
-    """Measure verdicts with each weighting; `calls` is omitted if no call was recorded.
+    """Compute the shares of correct verdicts with each weighting.
+
+    The weighting `calls` is omitted if no call was recorded.
 
     Args:
         rows: `DecidedCalls` labelled with a verdict.
@@ -105,14 +107,14 @@ def weighted_shares(rows: pl.DataFrame) -> list[WeightedShares]:
 
 
 def _weighted_share(rows: pl.DataFrame, weighting: str) -> float:
-    """Return the weighted share of correct verdicts; NaN if there are no rows."""
+    """Return the weighted share of correct verdicts, or NaN if there are no rows."""
     weight = rows.get_column(weighting)
     right = rows.get_column(DecidedCalls.correct.name)
     return float((weight * right).sum()) / float(weight.sum()) if rows.height else math.nan
 
 
 def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]:
-    """Count verdicts per label, as nested dicts; the key `none` means no verdict."""
+    """Count the verdicts for each label, as nested dicts; the key `none` means no verdict."""
     frame = pl.DataFrame({"label": label, "verdict": verdict.fill_null("none")})
     counts = {(row[0], row[1]): row[2] for row in frame.group_by("label", "verdict").len().rows()}
     columns = [*VERDICTS, "ambiguous", "none"]
@@ -122,7 +124,7 @@ def confusion(label: pl.Series, verdict: pl.Series) -> dict[str, dict[str, int]]
 
 
 def two_by_two(label: pl.Series, predicted: pl.Series) -> tuple[int, int, int, int]:
-    """Return true positives, false negatives, false positives and true negatives."""
+    """Count true positives, false negatives, false positives and true negatives, in this order."""
     return (
         int((label & predicted).sum()),
         int((label & ~predicted).sum()),
@@ -132,20 +134,20 @@ def two_by_two(label: pl.Series, predicted: pl.Series) -> tuple[int, int, int, i
 
 
 def balanced_accuracy(tp: int, fn: int, fp: int, tn: int) -> float:
-    """Return the mean of sensitivity and specificity; NaN without positives or negatives."""
+    """Return the mean of sensitivity and specificity, or NaN without positives or negatives."""
     if not tp + fn or not fp + tn:
         return math.nan
     return (tp / (tp + fn) + tn / (fp + tn)) / 2
 
 
 def matthews(tp: int, fn: int, fp: int, tn: int) -> float:
-    """Return the Matthews correlation; 0 if a row or column of the table is empty."""
+    """Return the Matthews correlation coefficient; 0 if a row or column of the table is empty."""
     scale = math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
     return (tp * tn - fp * fn) / scale if scale else 0.0
 
 
 def clustered(label: pl.Series, predicted: pl.Series, families: pl.Series) -> dict[str, Estimate]:
-    """Return `balanced_accuracy` and `matthews`; their intervals resample whole server families.
+    """Estimate `balanced_accuracy` and `matthews` with intervals that resample server families.
 
     The intervals are percentiles of `RESAMPLES` samples with a fixed seed.
     """

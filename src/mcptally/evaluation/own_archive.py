@@ -21,19 +21,19 @@ from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
 
 NORMAL: Final = 1.959963984540054
 NO_RULE: Final = "(none)"
-"""Name in place of a rule's id if the text model decided and no matching rule had this verdict."""
+"""Stands in for a rule's id if the text model decided and no matching rule had this verdict."""
 TEXTS: Final = 3
-"""Maximum number of example texts per rule."""
+"""Maximum number of example texts for a rule."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServerAccuracy:
-    """The accuracy of verdicts on one server's calls, from the sample."""
+    """The accuracy of verdicts on the calls to one server, estimated from the sample."""
 
     server: str | None
     answers: int
     right: float
-    """Share of correct verdicts; each answer is weighted by the number of calls that it
+    """Share of correct verdicts, in which each answer has the weight of the calls that it
     represents."""
     low: float
     high: float
@@ -41,14 +41,14 @@ class ServerAccuracy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WrongRule:
-    """A rule whose verdicts reviewers contradicted."""
+    """A rule whose verdicts reviewers have contradicted."""
 
     rule: str
     answers: int
-    """Number of reviewed calls that the rule decided."""
+    """Number of reviewed calls on which the rule decided."""
     wrong: int
     texts: list[str]
-    """Texts of misjudged calls, with secrets masked."""
+    """Texts of calls that the rule misjudged, with secrets masked."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -59,10 +59,10 @@ class OwnQuality:
     """Number of calls from which the sample was drawn."""
     answers: int
     accuracy: Interval
-    """Share of calls with a correct verdict. A call that worked is judged correctly if it has no
+    """Share of calls with a correct verdict. For a call that worked, it is correct that it has no
     verdict."""
     failed: Interval
-    """Share of correct verdicts among calls that mcptally reported as failed."""
+    """Share of correct verdicts among the calls that mcptally reported as failed."""
     servers: list[ServerAccuracy]
     rules: list[WrongRule]
 
@@ -70,7 +70,12 @@ class OwnQuality:
 def evaluate_store(
     store: Store, *, reviews: str | Path | None = None, server: str | None = None
 ) -> OwnQuality:
-    """Measure the accuracy of verdicts from the last sample of a store or of one of its servers.
+    """Measure the accuracy of verdicts from the last sample of a store, or of one of its servers.
+
+    Args:
+        store: the store.
+        reviews: the file of answers; the default is in the archive's folder.
+        server: the server whose sample to use; None for the sample of the whole store.
 
     Raises:
         UsageError: there is no sample, or some of its calls have not been reviewed.
@@ -116,7 +121,7 @@ class _Weighed(NamedTuple):
 
 
 def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
-    """Return each server's accuracy, with an interval based on Kish's effective sample size."""
+    """Return the accuracy on each server, with an interval from Kish's effective sample size."""
     weights = estimates.weights(sample)
     by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
     for each in sample.drawn:
@@ -136,7 +141,7 @@ def _of_server(server: str | None, rows: Sequence[_Weighed]) -> ServerAccuracy:
 
 
 def _wrong_rules(store: Store, settled: Settled) -> list[WrongRule]:
-    """Return the rules that answers contradict, in any review mode; most contradicted first."""
+    """Return the rules that answers of any review mode contradict, most contradicted first."""
     decided: dict[str, list[Answer]] = defaultdict(list)
     for answer in settled.calls.values():
         if answer.verdict is not None and answer.answer != CANNOT_TELL:
@@ -183,7 +188,7 @@ def _share(found: Interval) -> str:
 
 
 def plain(quality: OwnQuality) -> dict[str, Any]:
-    """Return the result as plain values for JSON."""
+    """Convert the result to plain values for JSON."""
     return dataclasses.asdict(quality) | {
         name: getattr(quality, name)._asdict() for name in ("accuracy", "failed")
     }

@@ -18,18 +18,18 @@ WEIGHTINGS: Final = {
     "calls": "by calls",
     "server": "mean of servers",
 }
-"""Maps each `WeightedShares.weighting` to its column heading."""
+"""Maps the `weighting` of each `WeightedShares` to a column heading."""
 MAX_TOOLS: Final = 20
-"""Maximum number of tools in the Markdown; the JSON lists all tools."""
+"""Maximum number of tools in the Markdown; the JSON contains all tools."""
 
 
 def as_json(evaluation: Evaluation) -> str:
-    """Return the evaluation as JSON; numbers that cannot be computed are null."""
+    """Format an evaluation as JSON; numbers that cannot be computed are null."""
     return json.dumps(_plain(dataclasses.asdict(evaluation)), indent=1)
 
 
 def as_text(evaluation: Evaluation) -> str:
-    """Return the evaluation as Markdown with a section for verdicts and one for hidden errors."""
+    """Format an evaluation as Markdown, in a section for verdicts and one for hidden errors."""
     parts: list[str] = []
     if evaluation.verdict:
         parts += _verdict(evaluation.verdict)
@@ -106,7 +106,7 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
 
 
 def weighted_table(shares: Sequence[WeightedShares]) -> str:
-    """Return a Markdown table with one column per weighting."""
+    """Format shares as a Markdown table with one column per weighting."""
     return _table(
         ("", *(WEIGHTINGS[each.weighting] for each in shares)),
         [
@@ -122,7 +122,7 @@ def weighted_table(shares: Sequence[WeightedShares]) -> str:
 
 
 def share(value: float) -> str:
-    """Return a share with three decimals, or `-` for NaN."""
+    """Format a share with three decimals; NaN becomes `-`."""
     return "-" if math.isnan(value) else f"{value:.3f}"
 
 

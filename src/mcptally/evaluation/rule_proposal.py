@@ -22,7 +22,7 @@ from mcptally.verdict.rule_set import RuleSet
 FILE: Final = "rules.toml"
 """Name of the user's rule file in messages and suggested commands."""
 EXAMPLES: Final = 3
-"""Maximum number of matching and of non-matching example texts per rule."""
+"""Maximum number of example texts per rule that must match, and that must not match."""
 LONGEST: Final = 300
 """Maximum length of an example text in characters."""
 _PLACEHOLDERS: Final = re.compile("<[a-z]+>")
@@ -31,20 +31,20 @@ _SPECIAL: Final = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
 class Proposal(NamedTuple):
-    """A proposed rule, as a row for a rule file."""
+    """A proposed rule, as a row for a rule file, with its effects."""
 
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """The verdicts that the rule changes: server, tool, template, previous verdict, number of
-    calls."""
+    """Changes of verdicts due to the rule, each with server, tool, template, previous verdict and
+    number of calls."""
     verdict: str
     refused: str = ""
-    """Why the row is rejected; empty if it is valid."""
+    """Why the row cannot be used; empty if it is valid."""
 
 
 class _Reviewed(NamedTuple):
-    """A failed call that has been reviewed."""
+    """A failed call that has been reviewed, with the answer about it."""
 
     answer: Answer
     template: str
@@ -52,7 +52,7 @@ class _Reviewed(NamedTuple):
 
 
 def propose(store: Store, settled: Settled) -> str:
-    """Return the proposed rules as TOML with their effects in comments."""
+    """Return the proposed rules as TOML, with their effects in comments."""
     rows = list(proposals(store, settled))
     if not rows:
         return (
@@ -64,7 +64,7 @@ def propose(store: Store, settled: Settled) -> str:
 
 
 def proposals(store: Store, settled: Settled) -> Iterator[Proposal]:
-    """Yield a rule for each template whose verdict reviewers unanimously contradict."""
+    """Yield a proposed rule for each template whose verdict reviewers unanimously contradict."""
     reviewed = _reviewed(store, settled)
     by_template: dict[tuple[str, str], list[_Reviewed]] = defaultdict(list)
     for each in reviewed:
@@ -107,7 +107,15 @@ def _row(
     others: Sequence[_Reviewed],
     meaning: Meaning,
 ) -> dict[str, Any]:
-    """Return the fields of a rule that matches a template; reviewed texts are its examples."""
+    """Return the fields of a rule that matches a template.
+
+    Args:
+        tool: the tool's name.
+        template: the template.
+        group: the reviewed calls with this template, whose texts the rule must match.
+        others: reviewed calls that the rule must not match.
+        meaning: the verdict, reason and `retryable` that the reviewers' answer stands for.
+    """
     answer = group[0].answer.answer
     slug = "-".join(re.findall("[a-z]+", _PLACEHOLDERS.sub("", template).lower())[:6])
     literals = (_SPECIAL.sub(r"\\\g<0>", part) for part in _PLACEHOLDERS.split(template))
@@ -133,7 +141,14 @@ def _row(
 def _tried(
     row: Mapping[str, Any], own: str, failed: pl.DataFrame, before: pl.DataFrame
 ) -> Proposal:
-    """Apply a rule's row to the store's failed calls; return a proposal with the effects."""
+    """Apply a proposed row to the store's failed calls, and return it with its effects.
+
+    Args:
+        row: the fields of the rule.
+        own: the user's rules with which the store was scored.
+        failed: the failed calls.
+        before: their verdicts without the row.
+    """
     text = _toml({**row, **_examples(row)})
     try:
         rules = RuleSet.parse(f"{own}\n{text}", "the proposed row").verdict
@@ -153,7 +168,7 @@ def _tried(
 
 
 def _examples(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the examples for a row. If the row applies to a single tool, the examples name it."""
+    """Return the examples of a row; if it applies to a single tool, the examples name the tool."""
     tool = row.get("tool")
     if tool is None:
         return {name: row[name] for name in ("fires", "silent") if name in row}

@@ -15,11 +15,11 @@ from mcptally.plural import count
 from mcptally.redaction.display import clean_line, mask_text
 
 _MAX_FAILURES: Final = 20
-"""Maximum number of failures listed in plain text; the others are only counted."""
+"""Maximum number of failures that plain text lists; further failures are only counted."""
 
 
 def lines(results: Sequence[Result]) -> list[str]:
-    """Return lines of text: the failed results, the number of undecided results, and the totals."""
+    """Format results as lines of text: failed gates, the number of undecided gates, and totals."""
     texts = [
         f"FAILED {_display_text(result.subject)}: {_display_text(result.message)}"
         for result in results
@@ -46,7 +46,7 @@ def lines(results: Sequence[Result]) -> list[str]:
 def write_reports(
     results: Sequence[Result], *, junit: Path | None = None, sarif: Path | None = None
 ) -> None:
-    """Write a report to each given path."""
+    """Write a report in each format for which a path is given."""
     if junit is not None:
         _write(junit, as_junit(results))
     if sarif is not None:
@@ -54,7 +54,10 @@ def write_reports(
 
 
 def as_junit(results: Sequence[Result]) -> bytes:
-    """Return JUnit XML: a suite per gate, a case per tool; undecided results count as skipped."""
+    """Format results as JUnit XML, with one suite per gate and one case per tool.
+
+    Undecided results count as skipped.
+    """
     root = ET.Element("testsuites", name="mcptally")
     for gate, found in _by_gate(results):
         states = [result.state for result in found]
@@ -82,7 +85,7 @@ def as_junit(results: Sequence[Result]) -> bytes:
 
 
 def as_sarif(results: Sequence[Result]) -> bytes:
-    """Return SARIF 2.1.0: a rule per gate and a result per failure.
+    """Format results as SARIF 2.1.0, with one rule per gate and one result per failure.
 
     Paths of transcripts are relative to the repository, as code hosts expect. The repository is the
     nearest folder with a `.git`, from the working folder upwards, or else the working folder
@@ -136,17 +139,17 @@ def _sarif_result(result: Result, root: Path) -> dict[str, Any]:
 
 
 _ROOT: Final = "%SRCROOT%"
-"""Base of relative URIs; code hosts resolve it to the repository."""
+"""Base of relative URIs, which code hosts resolve to the repository."""
 
 
 def _root() -> Path:
-    """Return the root of the enclosing repository, or the working folder if there is none."""
+    """Return the root of the repository around the working folder, or else the working folder."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
 def _artifact(file: str, root: Path) -> dict[str, str]:
-    """Return a transcript's SARIF artifactLocation, relative if the file is below `root`."""
+    """Return the SARIF artifactLocation of a transcript, relative if the file is under `root`."""
     if "://" in file:
         return {"uri": quote(mask_text(file), safe="/:@")}
     path = Path(os.path.abspath(file))  # noqa: PTH100  (`resolve` would follow links)
@@ -177,5 +180,5 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _display_text(text: str) -> str:
-    """Return recorded text on one line with secrets masked, for use in a report."""
+    """Put recorded text on one line and mask its secrets, for use in a report."""
     return clean_line(mask_text(text))

@@ -31,8 +31,8 @@ from mcptally.toml_files import user_rows
 State = Literal["failed", "undecided", "passed"]
 
 MIN_SESSIONS: Final = 3
-"""Number of sessions below which a gate is undecided: one failure in a single session would exceed
-a limit of 20 % too often."""
+"""Number of sessions below which a gate is undecided, because a single failure in one session would
+too often exceed a limit of 20 %."""
 
 _SCOPES: Final = {"tool": "tool_scores", "server": "server_scores"}
 _GATE: Final = re.compile(
@@ -43,7 +43,7 @@ _GATE: Final = re.compile(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gate:
-    """A limit, and patterns for the servers and tools to which the limit applies."""
+    """A limit, and patterns for the servers and tools to which it applies."""
 
     text: str
     scope: str
@@ -63,14 +63,14 @@ class Gate:
 
     @property
     def bound(self) -> str:
-        """The limit as text, as in `limit: > 5%`."""
+        """The limit as text, for example `limit: > 5%`."""
         is_share = SHARE.search(self.column)
         return f"limit: {self.beyond} " + (
             f"{100 * self.limit:g}%" if is_share else f"{self.limit:g}"
         )
 
     def state(self, low: float, high: float) -> State:
-        """Return the gate's state for a metric with the interval `low` to `high`."""
+        """Return the gate's state for a value whose interval is from `low` to `high`."""
         if self.beyond == "<":
             low, high, limit = -high, -low, -self.limit
         else:
@@ -82,7 +82,7 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a gate for a tool, server or store."""
+    """The result of checking a gate on a tool, a server or a store."""
 
     gate: Gate
     state: State
@@ -93,19 +93,24 @@ class Result:
     line: int | None = None
 
     def failed_if_undecided(self) -> "Result":
-        """Return the result; if it is undecided, its state becomes `failed`."""
+        """Return this result, with the state `failed` if it is undecided."""
         if self.state != "undecided":
             return self
         return dataclasses.replace(self, state="failed", message=f"undecided: {self.message}")
 
     @property
     def subject(self) -> str:
-        """The server and tool that the result is about."""
+        """The server and tool that the result is about, as text."""
         return "/".join(part for part in (self.server, self.tool) if part) or "the store"
 
 
 def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
-    """Parse a gate.
+    """Parse the text of a gate.
+
+    Args:
+        text: the gate.
+        server: pattern for the servers to which it applies.
+        tool: pattern for the tools to which it applies.
 
     Raises:
         UsageError: the text is not a gate.
@@ -128,7 +133,7 @@ def parse(text: str, *, server: str = "*", tool: str = "*") -> Gate:
 
 
 def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
-    """Load gates from the command line.
+    """Load the gates that are given on the command line.
 
     Args:
         texts: gates, or paths of TOML files that contain gates.
@@ -152,7 +157,7 @@ def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
 
 
 def _check_comparing(gate: Gate) -> None:
-    """Reject a gate that cannot be checked on a comparison."""
+    """Raise an error for a gate that cannot be checked on a comparison."""
     if gate.scope == "findings":
         raise UsageError(f"{gate.text!r} is about one store; use mcptally score --fail-on")
     if gate.scope in _SCOPES:
@@ -163,7 +168,7 @@ def _check_comparing(gate: Gate) -> None:
 
 
 def _check_names(gate: Gate) -> None:
-    """Reject a gate that cannot be checked on a store."""
+    """Raise an error for a gate that cannot be checked on a single store."""
     if gate.scope == "change":
         raise UsageError(
             f"{gate.text!r} compares two stores; use mcptally compare BASE NEW --fail-on"
@@ -185,13 +190,13 @@ def _check_names(gate: Gate) -> None:
 
 
 _NUMBERS: Final = frozenset({"bigint", "double", "hugeint", "integer", "ubigint", "uinteger"})
-"""DuckDB types of columns that can have a limit."""
+"""DuckDB types of the columns that a gate may limit."""
 _PERCENT: Final = re.compile("confidence(?!_n_eff)")
-"""Matches the names of columns whose values are percentages (0 to 100)."""
+"""Matches the names of columns whose values are percentages from 0 to 100."""
 
 
 class _Row(msgspec.Struct, rename="kebab"):
-    """A table `[[gate]]` of a file."""
+    """A `[[gate]]` table in a limits file."""
 
     fail_on: str | list[str]
     server: str = "*"
@@ -207,7 +212,7 @@ def _load_file(path: Path) -> list[Gate]:
 
 
 def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
-    """Check gates on a store. If several gates on a column match, only the last gate applies."""
+    """Check gates on a store; if several gates on a column match, only the last of them applies."""
     results: list[Result] = []
     for scope, question in _SCOPES.items():
         if mine := [gate for gate in gates if gate.scope == scope]:
@@ -224,7 +229,7 @@ def check_store(store: Store, gates: Sequence[Gate]) -> list[Result]:
 
 
 def _sessions(store: Store, scope: str) -> dict[tuple[str | None, str | None, str], int]:
-    """Map (server, tool, rate) to the number of sessions with calls that the rate counts."""
+    """Map each (server, tool, rate) to the number of sessions with calls that the rate counts."""
     rows = store.sql(f"SELECT server, tool, metric, sessions FROM _rates_per('{scope}')").fetchall()
     return {(server, tool, metric): sessions for server, tool, metric, sessions in rows}
 
@@ -283,7 +288,7 @@ def _check_column(gate: Gate, columns: Iterable[str], where: str) -> None:
 
 
 def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Gate]:
-    """Return the last matching gate for each column and direction (`>` or `<`)."""
+    """Return, for each column and direction (`>` or `<`), the last gate that matches the row."""
     fitting = {
         (gate.column, gate.beyond): gate
         for gate in gates
@@ -295,7 +300,7 @@ def _last_matching(gates: Iterable[Gate], row: Mapping[str, Any]) -> Iterable[Ga
 def _check_row(
     gate: Gate, row: Mapping[str, Any], sessions: Mapping[tuple[str | None, str | None, str], int]
 ) -> Result | None:
-    """Return the result of a gate for a tool or server.
+    """Check a gate on the row of a tool or server.
 
     Returns None if the column is null, except for a null confidence, which is undecided: a gate
     must not pass silently if no call shows whether the tool works.
@@ -329,7 +334,7 @@ def _check_row(
 
 
 _RATES: Final = {"confidence_shrunk": "confidence", "confidence_tool_mean": "confidence"}
-"""Maps each derived column to the rate from which it is derived."""
+"""Maps each column that is derived from a rate to that rate."""
 
 
 _CONFIDENCES: Final = frozenset({"confidence", "confidence_shrunk", "confidence_tool_mean"})
@@ -351,12 +356,12 @@ def _check_change(gate: Gate, row: Mapping[str, Any]) -> Result:
 
 
 def points(change: float) -> str:
-    """Return the change in a share as text, in percentage points."""
+    """Format the change in a share as percentage points."""
     return f"{100 * change:+.1f} points"
 
 
 def _check_findings(store: Store, gate: Gate) -> Result:
-    """Check a gate on the number of findings with a severity or rule.
+    """Check a gate on the number of findings with a certain severity or rule.
 
     Only findings about servers and tools that the gate matches are counted.
     """
@@ -374,7 +379,7 @@ def _check_findings(store: Store, gate: Gate) -> Result:
 
 
 def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
-    """Return the results; add the file and line of an example to each failure, if there is one."""
+    """Add the file and line of an example to each failed result, if there is one."""
     return [
         _with_place(store, result) if result.state == "failed" and result.file is None else result
         for result in results
@@ -382,7 +387,7 @@ def _with_places(store: Store, results: Sequence[Result]) -> list[Result]:
 
 
 def _with_place(store: Store, result: Result) -> Result:
-    """Add the file and line of the first tool failure, or else of the first call."""
+    """Add the file and line of the first tool failure, or else of the first call, to a result."""
     rows = store.sql(
         "SELECT file, line FROM calls WHERE ($1 IS NULL OR server = $1) "
         "AND ($2 IS NULL OR tool = $2) "

@@ -16,7 +16,7 @@ HOW: Final = "no sample is reviewed completely; draw one with: mcptally review S
 
 
 def check(store: Store, gates: Sequence[Gate]) -> Iterator[Result]:
-    """Check gates on the rates estimated from a store's fully reviewed samples."""
+    """Check gates on the rates that are estimated from a store's completely reviewed samples."""
     mine = [gate for gate in gates if gate.scope == SCOPE]
     rates = _rates(store) if mine else []
     for gate in mine:
@@ -33,7 +33,7 @@ def check(store: Store, gates: Sequence[Gate]) -> Iterator[Result]:
 
 
 def check_change(base: Store, new: Store, gates: Sequence[Gate]) -> Iterator[Result]:
-    """Check gates on the change in estimated rates between two reviewed stores."""
+    """Check gates on the changes in estimated rates between two stores with reviewed samples."""
     mine = [gate for gate in gates if gate.scope == SCOPE]
     found = changes(base, new) if mine else []
     for gate in mine:
@@ -50,7 +50,7 @@ def check_change(base: Store, new: Store, gates: Sequence[Gate]) -> Iterator[Res
 
 
 def changes(base: Store, new: Store) -> "list[tuple[ReviewedRate, ReviewedRate, Interval]]":
-    """Return base rate, new rate and difference for each rate that both stores' samples provide."""
+    """Return, for each rate that both stores' samples provide, both values and the difference."""
     before = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(base)}
     after = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(new)}
     return [
@@ -61,7 +61,7 @@ def changes(base: Store, new: Store) -> "list[tuple[ReviewedRate, ReviewedRate, 
 
 
 def lines(base: Store, new: Store) -> Iterator[str]:
-    """Yield sentences about the changes in rates between two reviewed stores."""
+    """Yield a sentence for each change in a rate between two stores with reviewed samples."""
     for before, after, change in changes(base, new):
         about = " ".join(filter(None, (after.server, after.tool))) or "all calls"
         yield (
@@ -72,7 +72,7 @@ def lines(base: Store, new: Store) -> Iterator[str]:
 
 
 def _rates(store: Store) -> "list[ReviewedRate]":
-    """Return the rates from fully reviewed samples; most stores have no such samples."""
+    """Return the rates from completely reviewed samples; most stores have none."""
     file = file_of_store(store.manifest, store.path)
     if file is None or not file.exists():
         return []
@@ -84,7 +84,7 @@ def _rates(store: Store) -> "list[ReviewedRate]":
 def _fits(gate: Gate, rate: "ReviewedRate") -> bool:
     if rate.metric != gate.column:
         return False
-    # A rate for the whole archive says nothing about a single server.
+    # A rate for the whole archive says nothing about any single server.
     if rate.server is None and gate.server != "*":
         return False
     return gate.matches(rate.server, rate.tool)

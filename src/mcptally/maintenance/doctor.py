@@ -27,13 +27,14 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import is_url
 
 State = Literal["ok", "warning", "error"]
-"""The possible results of a check, from best to worst. `error` means that something does not
-work."""
+"""The possible results of a check, from best to worst; `error` means that something does not work.
+"""
 
 TESTED_PYTHON: Final = ((3, 11), (3, 13))
-"""Oldest and newest Python version that the tests run on."""
+"""Oldest and newest Python version with which the tests run."""
 FREE_BYTES: Final = (100 * 10**6, 10**9)
-"""Free bytes below which `doctor` reports an error (first number) or a warning (second)."""
+"""Free bytes on a disk below which `doctor` reports an error (first number) or a warning (second).
+"""
 
 VARIABLES: Final = {
     "PATH": "where servers are found",
@@ -49,25 +50,25 @@ VARIABLES: Final = {
     "DASK_SCHEDULER_ADDRESS": "which cluster works with --engine dask",
     "PYTHONPATH": "which mcptally runs",
 }
-"""Maps environment variables that change mcptally's behaviour to their effect."""
+"""Maps each environment variable that changes mcptally's behaviour to what it determines."""
 REQUIRED: Final = ("PATH", "HOME")
-"""Environment variables that must be set."""
+"""Names of the environment variables that must be set."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Check:
-    """A check and its result."""
+    """The result of one check."""
 
     name: str
     state: State
     says: str
-    """The result in words."""
+    """The result in words, for the user."""
     do: str = ""
-    """Advice for the user; empty if nothing has to be done."""
+    """Advice for the user; empty if there is nothing to do."""
 
 
 def examine(*, stores: Sequence[Path] = (), configs: Sequence[Path] | None = None) -> list[Check]:
-    """Run all checks; return them in the order of the report.
+    """Run all checks, and return their results in the order of the report.
 
     Args:
         stores: stores to check.
@@ -160,7 +161,7 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
             yield Check(f"write {what}", "error", f"{error}", "set HOME and TMPDIR")
     for place in dict.fromkeys([*places, *stores]):
         around = (place, *place.absolute().parents)
-        # `Path.exists` raises an error for folders that we may not access.
+        # `Path.exists` raises an error for a folder that we may not access.
         there = next(path for path in around if os.path.exists(path))  # noqa: PTH110
         name = f"write to {place}"
         if not os.access(there, os.W_OK | os.X_OK):
@@ -181,7 +182,7 @@ def _places(stores: Iterable[Path]) -> Iterator[Check]:
 
 
 def usual_configurations() -> list[Path]:
-    """Return the client configurations found in the usual locations."""
+    """Return the paths of client configurations that exist in the usual locations."""
     if sys.platform == "darwin":
         base = "~/Library/Application Support"
     else:

@@ -43,11 +43,11 @@ class Merged:
     rows: dict[str, int]
     """Number of rows in each table."""
     reused: int
-    """Number of files whose rows were copied."""
+    """Number of files whose rows were copied without scoring."""
     twice: int
-    """Number of recordings that several stores contained."""
+    """Number of recordings that more than one store contained."""
     as_scored: list[str]
-    """Recordings that should have been scored again, but whose files are unavailable."""
+    """Recordings that should have been scored again, but whose files were not available."""
 
 
 def merge_stores(
@@ -134,7 +134,7 @@ def merge_stores(
 
 
 def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
-    """Reject stores in which the same name refers to different files."""
+    """Raise an error if the same name refers to different files in different stores."""
     digests: dict[str, str] = {}
     for manifest in manifests:
         for source in manifest["archive"]:
@@ -192,7 +192,7 @@ def _values(column: pl.LazyFrame) -> pl.Series:
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """Return the stores without the files that have no reused rows."""
+    """Return the stores without the files from which no row is reused."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
     used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}
