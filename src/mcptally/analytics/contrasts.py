@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from mcptally.redaction.display import clean_line, cut, mask_text
+from mcptally.statistics.contrasts import MIN_CALLS
 
 if TYPE_CHECKING:
     from mcptally.analytics.answer import Answer
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 MOST: Final = 0.5
 """Share of a group's failing calls from which the group counts as flaky, if their arguments worked
 in other calls."""
-_LEAST: Final = 5
-"""Minimum number of failed calls in a group, and of calls to the same tool that worked."""
 _LONGEST: Final = 80
 _UNQUOTED: Final = re.compile(r"-?\d{1,9}(\.\d{1,9})?|true|false", re.ASCII)
 
@@ -169,6 +168,27 @@ def by_group(found: Sequence[Mapping[str, Any]]) -> Contrasts:
     return {(row["server"], row["tool"], row["template"], row["verdict"]): row for row in found}
 
 
+OF_TOOLS: Final = "FROM _contrasts_of(?)"
+"""The rows of `contrasts` about tools: the SELECT's parameter is a list of `tool_key`."""
+
+
+def tool_key(server: str | None, tool: str | None) -> str:
+    """Return a server's tool as the parameter of `OF_TOOLS` names it."""
+    return f"{server or ''}\0{tool or ''}"
+
+
+def tools_of(problems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the keys of the tools in rows of `priorities` that can have contrasts."""
+    return sorted(
+        {
+            tool_key(server, tool)
+            for row in problems
+            if row["affected"] >= MIN_CALLS and (row["ok"] or 0) >= MIN_CALLS
+            for server, tool in itertools.product(row["servers"], row["tools"] or ())
+        }
+    )
+
+
 def of_tools_with(
     problems: Sequence[Mapping[str, Any]], sql: "Callable[[str, list[Any]], Answer]"
 ) -> Contrasts:
@@ -178,15 +198,8 @@ def of_tools_with(
         problems: rows of the answer to `priorities`.
         sql: runs a SELECT with parameters on the store, as `Store.sql` does.
     """
-    tools = {
-        f"{server or ''}\0{tool}"
-        for row in problems
-        if row["affected"] >= _LEAST and (row["ok"] or 0) >= _LEAST
-        for server, tool in itertools.product(row["servers"], row["tools"] or ())
-    }
-    if not tools:
-        return {}
-    return by_group(sql("FROM _contrasts_of(?)", [sorted(tools)]).pl().to_dicts())
+    tools = tools_of(problems)
+    return by_group(sql(OF_TOOLS, [tools]).pl().to_dicts()) if tools else {}
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:

@@ -26,6 +26,7 @@ from mcptally.analytics.filters import ORDER, predicates
 from mcptally.errors import QueryError, StoreError, UsageError, as_argument
 from mcptally.seeds.validation_protocol import sql_functions as validation_sql_functions
 from mcptally.statistics import sql_functions
+from mcptally.statistics.contrasts import MIN_CALLS
 from mcptally.store.manifest import LiveFiles, as_pattern
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
@@ -134,6 +135,8 @@ def all_texts() -> Mapping[str, str]:
     return written | {
         "_tool_calls": f"-- Calls to tools, with what is derived from each.\n{calls_sql()}",
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
+        "_enough_calls": "-- Whether a group of calls is large enough for a contrast.\n"
+        f"-- Value of: units\nunits >= {MIN_CALLS}",
         **sql_macros(),
         **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},
     }

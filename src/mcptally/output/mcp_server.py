@@ -207,20 +207,22 @@ class _Tools:
         certainty in percent), how many calls of how many are affected, since when (null: no change
         was found), an example, and what its failing calls have in common (`contrast`).
         """
-        asked, shared = (
-            self.store.ask(
-                question,
-                server=server,
-                tool=tool,
-                since=since,
-                until=until,
-                client=client,
-                model=model,
-            ).to_arrow_table()
-            for question in ("priorities", "contrasts")
+        filters: dict[str, Any] = {
+            "server": server,
+            "tool": tool,
+            "since": since,
+            "until": until,
+            "client": client,
+            "model": model,
+        }
+        asked = self.store.ask("priorities", **filters).to_arrow_table()
+        problems = asked.to_pylist()
+        groups = (
+            contrasts.by_group(self.store.ask("contrasts", **filters).pl().to_dicts())
+            if any(filters.values())
+            else contrasts.of_tools_with(problems[:limit], self.store.sql)
         )
-        groups = contrasts.by_group(shared.to_pylist())
-        words = [contrasts.of_problem(row, groups) for row in asked.to_pylist()]
+        words = [contrasts.of_problem(row, groups) for row in problems]
         answer = of_table(asked.append_column("contrast", pa.array(words, pa.string())))
         hint = (
             "The affected calls of a row: sql SELECT call_id, server, tool, template FROM "

@@ -16,9 +16,8 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
-MIN_FAILURES: Final = 5
-"""Minimum number of distinct failing calls in a group that is examined."""
-MIN_SUCCESSES: Final = 5
+MIN_CALLS: Final = 5
+"""Minimum number of distinct failing calls of a group, and of working calls to its tool."""
 MIN_SUPPORT: Final = 3
 """Minimum number of calls for which a fact must be true, and for which it must be false."""
 MIN_EFFECT: Final = 0.3
@@ -80,14 +79,14 @@ def strongest(calls: Calls) -> list[Contrast]:
     For a group that no fact separates, the contrast has the fact -1.
     """
     worked = np.flatnonzero(calls.group == 0)
-    if len(worked) < MIN_SUCCESSES:
+    if len(worked) < MIN_CALLS:
         return []
     facts, column = np.unique(calls.fact, return_inverse=True)
     holds = np.zeros((len(calls.group), len(facts)), np.bool_)
     holds[calls.fact_call, column] = True
     found = []
     groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
-    for group in groups[counts >= MIN_FAILURES]:
+    for group in groups[counts >= MIN_CALLS]:
         rows = np.concatenate((np.flatnonzero(calls.group == group), worked))
         table = _table(calls, holds, facts, rows)
         found.append(_contrast(int(group), table))

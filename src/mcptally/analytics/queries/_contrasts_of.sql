@@ -45,8 +45,8 @@ classes AS MATERIALIZED (
 compared AS MATERIALIZED (
     SELECT tool_hash, class_hash, count(*) OVER () AS groups
     FROM classes
-    SEMI JOIN (SELECT tool_hash FROM classes WHERE class_hash = 0 AND units >= 5) USING (tool_hash)
-    WHERE class_hash <> 0 AND units >= 5
+    SEMI JOIN (SELECT tool_hash FROM classes WHERE class_hash = 0 AND _enough_calls(units)) USING (tool_hash)
+    WHERE class_hash <> 0 AND _enough_calls(units)
     ORDER BY calls DESC, call_id
     LIMIT 500
 ),

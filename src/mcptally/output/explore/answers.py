@@ -8,14 +8,15 @@ store, and their rows are then masked, as in the report.
 import collections
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from mcptally.analytics.answer import masked
+from mcptally.analytics import contrasts
+from mcptally.analytics.answer import Answer, masked
 from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import McptallyError, QueryError
@@ -28,7 +29,7 @@ ROWS: Final = 100_000
 KEPT: Final = 256 << 20
 """Maximum total size of cached answers, in bytes."""
 
-_FIRST: Final = ("priorities", "timeline", "change_points", "contrasts", "tool_scores")
+_FIRST: Final = ("priorities", "timeline", "change_points", "tool_scores")
 """Questions on the first page and on tools' pages, whose answers have few rows."""
 
 
@@ -116,19 +117,32 @@ class Answers:
         """
         given = {name: value for name, value in filters.items() if value is not None}
         if question in _FIRST and not given:
-            return self.kept(("first", question), lambda: self._first(question))
+            return self._recorded(("first", question), lambda store: store.ask(question))
         return self.kept(
             ("ask", question, *sorted(given.items())),
             lambda: self._limited(lambda store: store.ask(question, **given)),
         )
 
-    def _first(self, question: str) -> pl.DataFrame:
+    def contrasts(self, tools: Sequence[str]) -> pl.DataFrame:
+        """Return the rows of `contrasts` about tools, given as by `contrasts.tool_key`.
+
+        Raises:
+            QueryError: the answer took too long.
+        """
+        return self._recorded(
+            ("contrasts", *tools), lambda store: store.sql(contrasts.OF_TOOLS, [list(tools)])
+        )
+
+    def _recorded(self, key: object, ask: Callable[[Store], Answer]) -> pl.DataFrame:
+        """Return an answer about the unmasked store, masked, and keep it under `key`."""
         store = self._limited_recorded
-        with store.within(self._seconds, rows=ROWS):
-            frame: pl.DataFrame = retry_if_replaced(
-                [store], lambda: masked(store.ask(question)).pl()
-            )
-        return frame
+
+        def compute() -> pl.DataFrame:
+            with store.within(self._seconds, rows=ROWS):
+                frame: pl.DataFrame = retry_if_replaced([store], lambda: masked(ask(store)).pl())
+            return frame
+
+        return self.kept(key, compute)
 
     def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
         """Return the answer to a SELECT; see `Store.sql`.

@@ -5,8 +5,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-import polars as pl
-
 from mcptally.analytics import contrasts, explain, explanation
 from mcptally.analytics.explanation import SMALLEST_SHOWN, Explanation
 from mcptally.errors import QueryError, as_argument
@@ -267,7 +265,5 @@ def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | N
 
 def _contrast(answers: Answers, row: Mapping[str, Any]) -> str | None:
     template = row["template"] or f"(no text: {row['outcome']})"
-    found = parts.about(answers.ask("contrasts"), row["server"], row["tool"]).filter(
-        pl.col("template") == template, pl.col("verdict").eq_missing(pl.lit(row["verdict"]))
-    )
-    return contrasts.sentence(found.row(0, named=True)) if found.height else None
+    found = parts.contrasts_of(answers, row["server"], row["tool"], template, row["verdict"])
+    return contrasts.sentence(found[0]) if found else None

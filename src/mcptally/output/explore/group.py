@@ -2,8 +2,6 @@
 
 from typing import Any, Final
 
-import polars as pl
-
 from mcptally.analytics import contrasts
 from mcptally.errors import QueryError
 from mcptally.output.explore import parts
@@ -78,11 +76,7 @@ def page(answers: Answers, links: Links, call: str) -> Page:
 
 
 def _why(answers: Answers, row: dict[str, Any]) -> dict[str, Any] | None:
-    found = parts.about(answers.ask("contrasts"), row["server"], row["tool"]).filter(
-        pl.col("template") == row["template"],
-        pl.col("verdict").eq_missing(pl.lit(row["verdict"], pl.String)),
-    )
-    if found.is_empty():
+    rows = parts.contrasts_of(answers, row["server"], row["tool"], row["template"], row["verdict"])
+    if not rows:
         return None
-    rows = found.to_dicts()
     return {"drawn": parts.contrast_bars(rows), "sentence": contrasts.sentence(rows[0])}

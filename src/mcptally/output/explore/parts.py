@@ -42,7 +42,8 @@ def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> d
     rows = found.head(most).to_dicts()
     known: contrasts.Contrasts = {}
     with contextlib.suppress(QueryError):  # with millions of calls, the query may exceed a limit
-        known = contrasts.by_group(answers.ask("contrasts").to_dicts())
+        if tools := contrasts.tools_of(rows):
+            known = contrasts.by_group(answers.contrasts(tools).to_dicts())
     return {
         "rows": [
             row
@@ -116,6 +117,16 @@ def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
         row["share"] = row["calls"] / total
         row["width"] = round(150 * row["share"], 1)
     return {"rows": rows, "total": frame.height, "calls": total}
+
+
+def contrasts_of(
+    answers: Answers, server: str | None, tool: str | None, *group: str | None
+) -> list[dict[str, Any]]:
+    """Return the contrasts of a tool or, if its template and verdict are given, of an error."""
+    found = about(answers.contrasts([contrasts.tool_key(server, tool)]), server, tool)
+    for column, value in zip(("template", "verdict"), group, strict=False):
+        found = found.filter(pl.col(column).eq_missing(pl.lit(value, pl.String)))
+    return found.to_dicts()
 
 
 def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def _of(question: str, answers: Answers, of_server: str | None, tool: str | None
 
 
 def _contrasts(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    rows = _of("contrasts", answers, of_server, tool).to_dicts()
+    rows = parts.contrasts_of(answers, of_server, tool)
     drawn = parts.contrast_bars(rows)
     rest = [row for row in rows if row["test"] is None]
     return {"drawn": drawn[:MOST], "rest": rest[:MOST]} if rows else None
