@@ -328,8 +328,8 @@ class Scene:
     def _steps_left(self) -> list[int]:
         return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
-    def after_kill(self, step: int) -> str:
-        """Return which store a kill at a step left, and run the command once more.
+    def after_kill(self, step: int, *, rerun: bool = True) -> str:
+        """Return which store a kill at a step left, and run the command once more if `rerun`.
 
         Raises:
             AssertionError: the store is neither the old one nor the new one, or the next run of
@@ -338,19 +338,27 @@ class Scene:
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.kept.parent / "left" / str(step)).rename(self.folder)
         left = self.found()
+        if not rerun:
+            return left
         self.scenario.run(self.folder)
         assert self.found() == "the new store", "the next run gave another store"
         assert not (self.folder / "store" / ".work").exists()
         return left
 
-    def after_each_step(self, choose: Callable[[int], bool]) -> list[tuple[str, str]]:
-        """Return kind and `after_kill` of each chosen step; equal files are checked once."""
+    def after_each_step(
+        self, choose: Callable[[int], bool], *, rerun_every: int = 1
+    ) -> list[tuple[str, str]]:
+        """Return kind and `after_kill` of each chosen step; equal files are checked once.
+
+        The command runs again after every `rerun_every`-th of the checked steps.
+        """
         checked: dict[str, str] = {}
         found = []
         for step, kind in self.copy_each_step(choose).items():
             state = _state(self.kept.parent / "left" / str(step))
             if state not in checked:
-                checked[state] = self.after_kill(step)
+                rerun = len(checked) % rerun_every == 0
+                checked[state] = self.after_kill(step, rerun=rerun)
             found.append((kind, checked[state]))
         return found
 

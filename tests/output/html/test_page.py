@@ -5,7 +5,6 @@ import datetime
 import hashlib
 import html
 import itertools
-import json
 import re
 import resource
 import shlex
@@ -23,7 +22,7 @@ import mcptally as mt
 from mcptally.analytics.views import question_titles
 from mcptally.cli import cli
 from mcptally.errors import QueryError, StoreError, UsageError
-from mcptally.output.html import report
+from mcptally.output.html import report, write_page
 from mcptally.output.html.answers import Asked
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.text import interval, is_printable, percent, shown
@@ -230,12 +229,11 @@ def test_commands_apply_the_filters_of_the_page(tmp_path):
     report(store, page, **chosen)
     lines = [line for line in parsed_page.parse(page).commands if line.startswith("mcptally query")]
     assert lines
+    rows = store.sql("SELECT call_id FROM calls WHERE tool = 'echo' AND server = 'server 1'")
+    expected = set(rows.pl()["call_id"])
     for line in dict.fromkeys(lines):
-        done = CliRunner().invoke(cli, [*shlex.split(line)[1:], "--format", "json"])
-        assert done.exit_code == 0, done.output
-        found = {row["call_id"] for row in json.loads(done.stdout)}
-        rows = store.sql("SELECT call_id FROM calls WHERE tool = 'echo' AND server = 'server 1'")
-        assert found == {call for (call,) in rows.fetchall()}
+        *_, query = shlex.split(line)
+        assert set(store.sql(query).pl()["call_id"]) == expected
     ask = Commands("a b", chosen).ask("latency")
     assert shlex.split(ask)[1:] == [
         *("query", "a b", "latency"),
@@ -321,7 +319,7 @@ def test_an_unknown_server_is_an_error_that_suggests_similar_names(calm_store):
 
 
 def test_the_command_writes_the_same_page_again_to_a_file_or_stdout(
-    pages, calm_store, worse_store, hostile_store, tmp_path
+    pages, calm_store, worse_store, tmp_path
 ):
     out = tmp_path / "page.html"
     done = CliRunner().invoke(cli, ["report", str(calm_store), str(worse_store), "-o", str(out)])
@@ -329,8 +327,9 @@ def test_the_command_writes_the_same_page_again_to_a_file_or_stdout(
     assert done.stdout == ""
     assert re.fullmatch(rf"{re.escape(str(out))}: \d+ kB\n", done.stderr)
     assert out.read_bytes() == pages["worse"].read_bytes()
-    piped = CliRunner(charset="ascii").invoke(cli, ["report", str(hostile_store), "-o", "-"])
-    assert piped.stdout_bytes == pages["hostile"].read_bytes()
+    piped = CliRunner(charset="ascii").invoke(cli, ["report", str(calm_store), "-o", "-"])
+    assert piped.stdout_bytes == pages["calm"].read_bytes()
+    assert not piped.stdout_bytes.isascii()
 
 
 def test_no_page_is_made_of_what_is_no_store(tmp_path):
@@ -341,16 +340,16 @@ def test_no_page_is_made_of_what_is_no_store(tmp_path):
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 def test_a_page_that_cannot_be_written_leaves_no_half_and_names_the_file(tmp_path):
-    store = build(tmp_path / "s", [call(1)])
+    page = "page" * 1000
     with pytest.raises(UsageError, match="/dev/full: cannot be written: no space left"):
-        mt.report(store, "/dev/full")
+        write_page(page, Path("/dev/full"))
     before = tmp_path / "page.html"
     before.write_text("before")
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         with pytest.raises(UsageError, match=r"page\.html: cannot be written: file too large"):
-            mt.report(store, before)
+            write_page(page, before)
     finally:
         signal.signal(signal.SIGXFSZ, old)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
