@@ -239,7 +239,8 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     call_row, probabilities = shown[1].call, shown[1].probabilities
     certainty = min(call_row["hidden_certainty"], 100 * probabilities[call_row["verdict"]])
     assert call_row["certainty"] == pytest.approx(certainty, abs=0.1)
-    assert "%: the lower of the probability that the result reports a failure, 9" in hidden
+    alone = "%, from this call alone: the lower of the probability that the result reports a"
+    assert f"{alone} failure, 9" in hidden
     assert "reason unclear, fault: unknown\n" in vague
     assert "  ambiguous, because no" in vague
     assert "business: the server did its job" in prompt

@@ -19,7 +19,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import mcptally as mt
+from mcptally.analytics import explanation
+from mcptally.analytics.explain import explain_calls
 from mcptally.analytics.store import Store
+from mcptally.output.html.answers import Asked
+from mcptally.output.overview.answer import answer_of
+from mcptally.tables.values import claim
 from tests import corpus
 
 ARCHIVES: Final = corpus.ROOT / "tests" / "analytics" / "ranked_archives.toml"
@@ -97,6 +102,51 @@ def measure(
     return counts, lines
 
 
+_OF_FAILED_STARTS: Final = """
+    SELECT server, min(call_id) FROM calls JOIN recordings USING (recording, server)
+    WHERE start IN ('failed', 'unanswered') AND start_failure IS NOT NULL
+        AND outcome = 'no_response'
+    GROUP BY server
+"""
+
+
+def disagreements(store: Store, rows: Iterable[Row]) -> list[str]:
+    """What `show` says of the example of a row, or of a failed start, if the row says otherwise."""
+    of_starts = dict(store.sql(_OF_FAILED_STARTS).fetchall())
+    examples = [
+        (row, of_starts.get(row["servers"][0]) if "start" in row["kind"] else row["call_id"])
+        for row in rows
+    ]
+    examples = [(row, call_id) for row, call_id in examples if call_id is not None]
+    shown = explain_calls(store, [call_id for _, call_id in examples], longest=100)
+    lines = answer_of(Asked(store), most=0)["findings"]
+    found = []
+    for row, call_id in examples:
+        text, call = explanation.text(shown[call_id]), shown[call_id].call
+        alone = re.search(r"^  reason \S+, fault: (\w+)", text, re.MULTILINE)
+        said = alone[1] if alone else None
+        screen = " ".join(lines[row["rank"] - 1]["lines"])
+        same = {
+            "server": call["server"] in row["servers"],
+            "tool": call["tool"] in [*(row["tools"] or ()), *(row["unlisted"] or ()), None],
+            "message": row["template"] in (call["template"], f"(no text: {call['outcome']})", None),
+            "unmarked": row["kind"] != "unmarked" or call["outcome"] == "hidden_error",
+        }
+        if row["cause"] is not None:
+            calls = re.search(r"^Problem: (?:this and ([\d,]+)|no) other call", text, re.MULTILINE)
+            same["calls"] = calls and (calls[1] or "0") == f"{row['affected'] - 1:,}"
+            same["claim"] = f"fault: {claim(row)}\n" in text
+            same["screen"] = claim(row) in screen
+            same["verdict"] = said == row["fault"] or row["fault"] is None
+        elif row["kind"] == "contract":
+            same["schema"] = call["output_schema_state"] in ("invalid", "missing_output")
+        else:
+            same["fault"] = said == row["fault"] and f"fault: {row['fault']}" in screen
+        wrong = [name for name, is_same in same.items() if not is_same]
+        found += [f"{row['rank']} {row['kind']} {row['servers']}: {wrong}"] if wrong else []
+    return found
+
+
 def _places(
     problem: Problem, rows: Iterable[Row], calls: Iterable[tuple[Any, ...]]
 ) -> Counter[str]:
@@ -163,7 +213,9 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             mt.score(recordings, out=Path(folder) / "store", jobs=1)
             store = mt.open_store(Path(folder) / "store")
-            counts, lines = measure(store, ranked(store), archive["problem"])
+            rows = ranked(store)
+            counts, lines = measure(store, rows, archive["problem"])
+            lines += [f"   show disagrees: {line}" for line in disagreements(store, rows)]
         for group in {"all", archive.get("first_look", "all")}:
             totals[group] += counts
         print(f"{archive['name']}: {shares(counts)}")

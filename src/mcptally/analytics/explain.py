@@ -129,6 +129,8 @@ def _explanations(
     )
     repetitions = _rows_by(store, "of_call", _REPETITIONS, ids)
     crashes = _rows_by(store, "of_call", _CRASHES, ids)
+    has_failed = frame.get_column(Calls.outcome.name).is_in(FAILED).any()
+    problems = _rows_by(store, "call_id", _PROBLEMS, ids) if has_failed else {}
     scores = (
         _rows_by(
             store,
@@ -159,6 +161,7 @@ def _explanations(
             seed=scores[call["call_id"]][0] if seed else None,
             repetition=next(iter(repetitions.get(call["call_id"], ())), None),
             crash=next(iter(crashes.get(call["call_id"], ())), None),
+            problem=next(iter(problems.get(call["call_id"], ())), None),
         )
         for call, frames, judgement in zip(
             frame.iter_rows(named=True), recorded, judgements, strict=True
@@ -255,6 +258,12 @@ FROM calls
 JOIN recordings USING (recording)
 WHERE call_id IN (SELECT unnest(?)) AND outcome = 'no_response'
     AND (start_failure IS NOT NULL OR (reason = 'server_crash' AND last_words IS NOT NULL))
+"""
+_PROBLEMS: Final = """
+SELECT
+    call_id, cause, kind, fault, suspected, reason, certainty, uncertain, hidden_certainty, affected
+FROM affected_calls
+WHERE call_id IN (SELECT unnest(?))
 """
 _REPLIES: Final = """
 SELECT call_id, file, line, seq, "index" FROM messages

@@ -5,7 +5,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from mcptally.analytics import contrasts, notebook
@@ -13,6 +13,7 @@ from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, VERDICTS, Verdict
+from mcptally.tables.values import claim
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
@@ -68,6 +69,8 @@ class Explanation:
     crash: dict[str, Any] | None = None
     """Why the server failed to start (`start_failure`, null if it started), and its `last_words`.
     None unless the server crashed before it answered this call, or failed to start."""
+    problem: dict[str, Any] | None = None
+    """The row of `affected_calls`: what is claimed of all calls that failed for the same cause."""
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; `explain_calls` does not set it."""
 
@@ -217,6 +220,7 @@ def _decision(found: Explanation) -> Iterator[str]:
     if found.hidden_rule:
         rule = found.hidden_rule
         yield f"  whether the result hides an error was decided by {rule['id']}: {rule['title']}"
+    yield from _problem(found)
     yield from _verdict(found)
     yield from _shared(found)
     yield ""
@@ -226,6 +230,21 @@ def _decision(found: Explanation) -> Iterator[str]:
         detail = call[f"{side}_schema_error"]
         yield f"  {side:<8}{state or 'not validated'}{f': {detail}' if detail else ''}"
     yield f"  definition {call['definition'] or '-'} ({call['definition_source'] or 'none'})"
+
+
+def problem_of(row: Mapping[str, Any]) -> str:
+    """Return what is claimed of all calls with the cause of a row of `affected_calls`."""
+    others = row["affected"] - 1
+    failed = f"this and {count(others, 'other call')} failed for the same cause"
+    failed = failed if others else "no other call failed for this cause"
+    return f"Problem: {failed}; fault: {claim(row)}"
+
+
+def _problem(found: Explanation) -> Iterator[str]:
+    if found.problem is not None:
+        yield ""
+        yield problem_of(found.problem)
+        yield f"  listed by SELECT * FROM affected_calls WHERE cause = '{found.problem['cause']}'"
 
 
 def _shared(found: Explanation) -> Iterator[str]:
@@ -281,7 +300,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
         yield f"  last on stderr: {found.crash['last_words']}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["certainty"] is not None:
-        yield f"  certainty {percent(call['certainty'])} %: {_meaning_of_certainty(call)}"
+        alone = ", from this call alone" if found.problem else ""
+        yield f"  certainty {percent(call['certainty'])} %{alone}: {_meaning_of_certainty(call)}"
     if found.probabilities:
         shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
         yield "  " + ", ".join(f"{name} {percent(100 * share)}%" for name, share in shares)

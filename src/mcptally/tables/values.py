@@ -103,6 +103,24 @@ def whole_certainty(percent: float) -> int:
     return min(int(percent), 99)
 
 
+def certain(certainty: float | None) -> str:
+    """Return the probability that a claim is correct, in parentheses."""
+    return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
+
+
+def claim(row: Mapping[str, Any]) -> str:
+    """Return the fault that a row of problems or of their calls claims, with the certainty."""
+    sure = certain(row["certainty"])
+    if row["fault"] is None:
+        return f"{UNKNOWN}, perhaps {row['suspected']}{sure}" if row["suspected"] else UNKNOWN
+    probably = "probably " if row["uncertain"] else ""
+    part = ", in how it is set up" if row["kind"] == "misconfigured" else ""
+    other = _OWN_POLICY if row["uncertain"] and row["reason"] == "server_policy" else ""
+    return f"{probably}{row['fault']}{sure}{part}{other}"
+
+
+_OWN_POLICY: Final = ", or the server's operator, who can change this limit or rule"
+
 CELL: Final = 1000
 """Maximum length of a table cell in characters: laying out megabytes would take minutes."""
 

@@ -137,6 +137,9 @@ def test_the_page_of_a_call_has_its_request_its_reply_and_its_verdict(served: Se
     assert status == 200
     for part in ("path", "second", "KeyError: 'x'", "tool error: tool failure", "fault: tool"):
         assert part in text_of(page)
+    problem = str(mt.open_store(served.store).show(failed)).partition("Problem: ")[2]
+    for place in ("call/", "group?call="):
+        assert problem.partition("\n")[0] in text_of(get(f"{served.address}{place}{failed}")[1])
     assert re.search(r"tool failure >?\d\d%, ", text_of(page))  # never 100%
     assert TOKEN not in page
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import pytest
 
 import mcptally as mt
-from mcptally.analytics.explain import explain_calls
 from mcptally.errors import UsageError
 from mcptally.output.overview import cache, overview
 from mcptally.output.overview.screen import screen, skipped
@@ -385,13 +384,6 @@ def test_filters_and_limit_choose_what_is_printed_also_as_json(samples):
     wrong = run(traces, "--tool", "nosuch")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no tool is called 'nosuch'" in wrong.stderr
-
-
-@pytest.mark.slow
-def test_the_first_finding_agrees_with_show_about_the_fault(sample_store):
-    rows = sample_store.ask("priorities").pl().drop_nulls(["fault", "cause"])
-    shown = explain_calls(sample_store, rows["call_id"].to_list(), longest=100)
-    assert [shown[row["call_id"]].call["fault"] for row in rows.to_dicts()] == [*rows["fault"]]
 
 
 @pytest.mark.slow

@@ -98,6 +98,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
         "outcome": OUTCOMES[row["outcome"]],
         "verdict": VERDICTS[row["verdict"]].format("tool") if row["verdict"] else None,
         "fault": FAULTS.get(row["fault"], ""),
+        "problem": explanation.problem_of(found.problem) if found.problem else None,
         "repro": f"mcptally repro {as_argument(answers.recorded.path)} {row['call_id']}",
         "show": f"mcptally show {as_argument(answers.recorded.path)} {row['call_id']}",
         "label": _label(row),

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from mcptally.analytics import contrasts
+from mcptally.analytics import contrasts, explanation
 from mcptally.errors import QueryError
 from mcptally.output.explore import parts
 from mcptally.output.explore.addresses import Links
@@ -18,16 +18,17 @@ AND coalesce(template, '(no text: ' || outcome || ')') = $5
 AND dir = 'c2s' AND outcome IN {sql_list(FAILED)}
 """
 _CALL: Final = """
-SELECT server, tool, coalesce(tool, method) AS target, verdict, fault, reason, retryable,
+SELECT server, tool, coalesce(tool, method) AS target, verdict, reason, retryable,
     coalesce(template, '(no text: ' || outcome || ')') AS template
 FROM calls WHERE call_id = ? AND verdict IS NOT NULL
 """
 _TIMES: Final = f"""
 SELECT count(*) AS calls, count(DISTINCT session) AS sessions, count(DISTINCT client) AS clients,
-    min(requested_at) AS first_seen, max(requested_at) AS last_seen, avg(certainty) AS certainty,
-    mode(fault) AS fault, mode(reason) AS reason, mode(retryable) AS retryable
+    min(requested_at) AS first_seen, max(requested_at) AS last_seen,
+    mode(reason) AS reason, mode(retryable) AS retryable
 FROM calls WHERE {_OF}
 """
+_PROBLEM: Final = "SELECT * FROM affected_calls WHERE call_id = ?"
 _TEXTS: Final = f"""
 SELECT left(error_text, 400) AS error_text, count(*) AS calls, min(call_id) AS call_id
 FROM calls WHERE {_OF} GROUP BY ALL ORDER BY calls DESC LIMIT 10
@@ -55,6 +56,8 @@ def page(answers: Answers, links: Links, call: str) -> Page:
         raise QueryError(f"no failed call has the id {call!r}")
     row = found[0]
     key = tuple(row[one] for one in ("server", "tool", "target", "verdict", "template"))
+    problems = answers.sql(_PROBLEM, call).to_dicts()
+    problem = explanation.problem_of(problems[0]) if problems else None
     crumbs = [(name(row["server"]), links.server(row["server"]))]
     if row["tool"] is not None:
         crumbs.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
@@ -63,7 +66,11 @@ def page(answers: Answers, links: Links, call: str) -> Page:
         shown(row["template"], 160),
         about="error",
         crumbs=crumbs,
-        head={"row": row | answers.sql(_TIMES, *key).row(0, named=True), "call": call},
+        head={
+            "row": row | answers.sql(_TIMES, *key).row(0, named=True),
+            "call": call,
+            "problem": problem,
+        },
         sections=[
             Section("texts", "Messages", lambda: answers.sql(_TEXTS, *key).to_dicts() or None),
             Section("why", "What these calls share", lambda: _why(answers, row)),

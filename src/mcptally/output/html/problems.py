@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from mcptally.output.html.text import interval, moment, name, percent, shown
 from mcptally.plural import count
-from mcptally.tables.outcomes import UNKNOWN, Fault
-from mcptally.tables.values import first_seen, whole_certainty
+from mcptally.tables.outcomes import Fault
+from mcptally.tables.values import certain, claim, first_seen
 from mcptally.verdict.error_text import hides_exception
 
 TITLES: Final[Mapping[str, str]] = {
@@ -103,41 +103,27 @@ def number(row: Mapping[str, Any]) -> str:
 
 def blame(row: Mapping[str, Any]) -> str:
     """Return the party at fault for a problem, with the certainty."""
-    sure = certain(row["certainty"])
-    named = f"{row['fault']}{sure}{_in_what(row)}"
-    if row["uncertain"]:
-        is_upstream = row["fault"] == Fault.UPSTREAM and row["ok"] == 0
-        look = _NEVER_REACHED if is_upstream else f"; {_LOOK}"
-        look = _OWN_POLICY if row["reason"] == "server_policy" else look
-        named = f"probably {named}{look}"
+    named = f"{claim(row)}{_look(row)}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
         return f"the tool does not mark them as errors{marked}; their cause: {named}"
-    if row["fault"] is None:
-        suspected = row["suspected"]
-        perhaps = f", perhaps {suspected}{sure}" if suspected else ""
-        return f"fault: {UNKNOWN}{perhaps}; {_LOOK}"
     also = f"; {row['unmarked']:,} not marked as errors" if row["unmarked"] else ""
     return f"fault: {named}{also}"
 
 
-def _in_what(row: Mapping[str, Any]) -> str:
-    """Return the kind of mistake, such as "in how it is set up", if the problem implies one."""
-    if row["kind"] == "misconfigured":
-        return ", in how it is set up"
-    if row["kind"] in _LIVES and row["fault"] == Fault.CLIENT:
-        return ", in how it starts the server"
+def _look(row: Mapping[str, Any]) -> str:
+    """Return what to check, if the fault is uncertain or not the server's."""
+    if row["kind"] in _LIVES:
+        return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""
+    if row["fault"] == Fault.UPSTREAM and row["uncertain"] and row["ok"] == 0:
+        return _NEVER_REACHED
+    if row["fault"] is None or (row["uncertain"] and row["reason"] != "server_policy"):
+        return f"; {_LOOK}"
     return ""
 
 
-_OWN_POLICY: Final = ", or the server's operator, who can change this limit or rule"
 _NEVER_REACHED: Final = "; no call ever reached it, so check the address in the server's settings"
 _LOOK: Final = "check the example"
-
-
-def certain(certainty: float | None) -> str:
-    """Return the probability that a claim is correct, in parentheses."""
-    return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
 
 
 def onset(row: Mapping[str, Any]) -> str:
