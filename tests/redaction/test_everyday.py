@@ -1,14 +1,20 @@
-"""Hit rates on everyday texts, and keys that span several lines of stderr."""
+"""Hit rates on everyday texts, and keys that span several lines of stderr.
 
+`everyday.json` has texts with one secret, which stands between `«` and `»`, and texts that look
+similar and have none. They follow what commands, logs, chats and APIs print, not the rules.
+"""
+
+import itertools
 import json
+from pathlib import Path
 
 import mcptally as mt
 from mcptally.redaction.policy import LineRedactor, policy
 from mcptally.transcript.writer.event_line import EventLineEncoder
-from tests.redaction.everyday import INNOCENT, SECRETS
 from tests.transcripts import event, opened, write
 
 DEFAULT = policy("default")
+TEXTS = json.loads(Path(__file__).with_name("everyday.json").read_text(encoding="utf-8"))
 
 
 def _in_result(text: str) -> bytes:
@@ -18,7 +24,7 @@ def _in_result(text: str) -> bytes:
 
 def test_everyday_secrets_are_hidden_in_text_and_in_json():
     missed = []
-    for marked in SECRETS:
+    for marked in itertools.chain(*TEXTS["secrets"].values()):
         secret = marked[marked.index("«") + 1 : marked.index("»")]
         text = marked.replace("«", "").replace("»", "")
         plain = DEFAULT.text(text.encode())[0].decode()
@@ -31,7 +37,7 @@ def test_everyday_secrets_are_hidden_in_text_and_in_json():
 def test_everyday_texts_without_a_secret_stay_as_they_are():
     changed = {
         text: DEFAULT.json(_in_result(text))[0]
-        for text in INNOCENT
+        for text in itertools.chain(*TEXTS["innocent"].values())
         if DEFAULT.text(text.encode())[1] or DEFAULT.json(_in_result(text))[1]
     }
     assert changed == {}
