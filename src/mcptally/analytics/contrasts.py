@@ -203,7 +203,7 @@ def of_tools_with(
 
 
 def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
-    """Return a sentence on what distinguishes the failing calls of a problem, or None.
+    """Return a sentence on what distinguishes a problem's failing calls, or None.
 
     Args:
         row: a row of the answer to `priorities`.

@@ -354,7 +354,7 @@ def _seed(rows: pl.DataFrame) -> pl.Series:
 
 
 def recorded_calls(archive: Path, labelled: pl.DataFrame) -> pl.DataFrame:
-    """Score an archive, and return the calls of the recordings that have labels."""
+    """Score an archive, and return the calls in the recordings that have labels."""
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:
         store = Path(folder) / "store"
         run.score([archive], out=store)

@@ -89,7 +89,7 @@ def needs(calls: pl.DataFrame, listed: pl.DataFrame) -> pl.DataFrame:
     """Return the `Needs` of calls.
 
     Args:
-        calls: the calls of a partition.
+        calls: a partition's calls.
         listed: the `Listings` of the partition.
     """
     is_tool = (GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null()
