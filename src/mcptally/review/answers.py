@@ -1,4 +1,4 @@
-"""Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payload.
+"""Reads and writes `reviews.jsonl`: one line per answer or sample, without recorded payloads.
 
 The file belongs to the user. Lines are only appended, so that files from several people can be
 concatenated. If a person answered a call several times, the newest answer counts.
@@ -51,7 +51,7 @@ class CallKey(NamedTuple):
     seq: int
     dir: str
     place: int
-    """Position in a JSON-RPC batch; 0 otherwise."""
+    """Position in a JSON-RPC batch; 0 for a message outside a batch."""
 
 
 class Scope(enum.StrEnum):
@@ -70,7 +70,7 @@ class Reviewer(enum.StrEnum):
 
 
 class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_defaults=True):
-    """A reviewer's answer about a call, or about all calls in its group."""
+    """A reviewer's answer about a single call or about all calls in its group."""
 
     recording: str
     seq: int
@@ -99,12 +99,12 @@ class Answer(msgspec.Struct, frozen=True, tag_field="kind", tag="answer", omit_d
 
     @property
     def key(self) -> CallKey:
-        """The position of the call that was answered."""
+        """The position of the call that the answer is about."""
         return CallKey(self.recording, self.seq, self.dir, self.index)
 
 
 class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call in a sample."""
+    """A call drawn for a sample."""
 
     recording: str
     seq: int
@@ -115,7 +115,7 @@ class Drawn(msgspec.Struct, frozen=True, omit_defaults=True):
     """Number of calls that the drawn call represents: the size of its group, unless the group is
     always drawn."""
     probability: float
-    """The probability of drawing the call's group, or, in the stratum `ok`, the call itself."""
+    """The probability that the call's group was drawn or, in the stratum `ok`, the call itself."""
     index: int = 0
     group: str | None = None
     verdict: str | None = None
@@ -147,24 +147,24 @@ class Sample(msgspec.Struct, frozen=True, tag_field="kind", tag="sample", omit_d
     """Number of calls in each stratum."""
     drawn: tuple[Drawn, ...]
     server: str | None = None
-    """The server to which the frame is limited; null for all."""
+    """The server to which the frame is limited; null if it covers all servers."""
     tool: str | None = None
     look: int = 1
-    """Ordinal number of this sample among the samples of the frame, from 1."""
+    """Position of this sample among all samples drawn from the frame, counted from 1."""
 
 
 Row = Answer | Sample
 
 
 class Reviews(msgspec.Struct, frozen=True):
-    """The answers and samples in a file, in order."""
+    """The answers and samples in a file, in the order of its lines."""
 
     answers: tuple[Answer, ...] = ()
     samples: tuple[Sample, ...] = ()
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Reviews":
-        """Return the given answers and samples without repetitions."""
+        """Build `Reviews` from answers and samples, and drop duplicates."""
         distinct: dict[bytes, Row] = {_ENCODER.encode(row): row for row in rows}
         return cls(
             tuple(row for row in distinct.values() if isinstance(row, Answer)),
@@ -172,19 +172,19 @@ class Reviews(msgspec.Struct, frozen=True):
         )
 
     def current(self) -> dict[tuple[CallKey, str], Answer]:
-        """Map each call and reviewer to the reviewer's newest answer; omit withdrawn answers."""
+        """Map each pair of call and reviewer to the newest answer; omit withdrawn answers."""
         newest = {(row.key, row.who): row for row in sorted(self.answers, key=lambda row: row.at)}
         return {key: row for key, row in newest.items() if row.answer != WITHDRAWN}
 
 
 class AppliedReviews(msgspec.Struct, frozen=True):
-    """The answers of a file that count, in the form that `apply` uses."""
+    """The answers that count, in the form that `apply` uses."""
 
     calls: tuple[Answer, ...] = ()
     groups: tuple[Answer, ...] = ()
 
     def __bool__(self) -> bool:
-        """Return whether there is an answer."""
+        """Return whether there is at least one answer."""
         return bool(self.calls)
 
 
@@ -225,7 +225,7 @@ def _row(line: bytes, where: str) -> Row:
 
 
 def append(path: Path, rows: Iterable[Row]) -> None:
-    """Add rows at the end of a file, which is created if it does not exist.
+    """Append rows to a file; create the file if it does not exist.
 
     Raises:
         UsageError: the file cannot be written.
@@ -261,15 +261,15 @@ def user_name() -> str:
 
 
 def group_id(server: str | None, tool: str | None, template: str) -> str:
-    """Return the id of a group: a tool's failed calls with one error template."""
+    """Return the id of a group: a tool's failed calls that share an error template."""
     return digest("\0".join((server or "", tool or "", template)))
 
 
 def template_of(template: str | None, outcome: str) -> str:
-    """Return the template of a failed call, or a text with its outcome if it has no template."""
+    """Return a failed call's template or, if it has none, a text that states its outcome."""
     return template if template is not None else f"(no text: {outcome})"
 
 
 def text_digest(response: str | None) -> str:
-    """Return a digest of a reply's `result` or `error` as JSON, or of "" without a reply."""
+    """Return a digest of a reply's `result` or `error` as JSON, or of "" if there is no reply."""
     return hashlib.sha256((response or "").encode()).hexdigest()[:16]

@@ -37,7 +37,7 @@ _PLACEHOLDER: Final = re.compile("<[a-z]+>")
 
 
 class Meaning(NamedTuple):
-    """The values that a reviewer's answer gives to a call's columns."""
+    """The values that a reviewer's answer puts into a call's columns."""
 
     verdict: Verdict
     reason: str
@@ -60,18 +60,18 @@ null."""
 
 
 def meaning_of(answer: str) -> Meaning | None:
-    """Return the verdict, reason and retryability of an answer; None for `not_an_error`."""
+    """Return the verdict, reason and retryability that an answer means; None for `not_an_error`."""
     return _MEANINGS.get(answer)
 
 
 def verdict_of(answer: str) -> str | None:
-    """Return the verdict of an answer; None for `not_an_error`."""
+    """Return the verdict that an answer means; None for `not_an_error`."""
     meaning = meaning_of(answer)
     return None if meaning is None else str(meaning.verdict)
 
 
 def counted(reviews: Reviews) -> AppliedReviews:
-    """Return the answers to calls and groups that count (`settled.settle`), in a fixed order."""
+    """Return the answers that count (`settled.settle`), sorted, for `apply`."""
     settled = settle(reviews)
     return AppliedReviews(
         tuple(settled.calls[key] for key in sorted(settled.calls)),
@@ -83,7 +83,7 @@ def counted(reviews: Reviews) -> AppliedReviews:
 
 
 def apply(calls: pl.DataFrame, reviews: AppliedReviews) -> pl.DataFrame:
-    """Return `Judged` rows with the answers about them and about their groups.
+    """Apply the answers about calls and about their groups to `Judged` rows.
 
     An answer is ignored if the reply's text differs from the text that was reviewed.
     """
@@ -118,7 +118,7 @@ _ANSWERS: Final = {"_row": pl.UInt32, "_answer": pl.String, "_by": pl.String}
 
 
 def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """Return the rows to which an answer about a single call applies: `_row`, `_answer`, `_by`."""
+    """Return `_row`, `_answer` and `_by` for each call with an answer about the call itself."""
     given = pl.DataFrame(
         [(*row.key, row.answer, row.text) for row in answers],
         orient="row",
@@ -137,7 +137,7 @@ def _of_calls(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
 
 
 def _of_groups(calls: pl.DataFrame, answers: Iterable[Answer]) -> pl.DataFrame:
-    """Return the rows to which an answer about their group applies."""
+    """Return the same columns as `_of_calls` for each call whose group has an answer."""
     given = {(row.group, row.definition): row.answer for row in answers}
     tools = pl.DataFrame(
         list({(row.server, row.tool) for row in answers}),
@@ -179,7 +179,7 @@ def is_informative(template: str | None) -> bool:
 
 
 def _changes() -> list[pl.Expr]:
-    """Return expressions for the columns that an answer (`_answer`, by the rule `_by`) changes."""
+    """Return the expressions for the columns that an answer (`_answer`) changes."""
     answer, answered = pl.col("_answer"), pl.col("_answer").is_not_null()
     cleared = answer == NOT_AN_ERROR
     blamed = answered & ~cleared
@@ -187,7 +187,7 @@ def _changes() -> list[pl.Expr]:
     outcome = Judged.outcome.col
 
     def told(column: str, default: pl.Expr) -> pl.Expr:
-        """Return the column's value if it agrees with the answer, else the answer's default."""
+        """Keep the column's value if mcptally found the same fault; otherwise use `default`."""
         return (
             pl.when(cleared)
             .then(None)

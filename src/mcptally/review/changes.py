@@ -14,11 +14,11 @@ from mcptally.tables.calls import Calls
 def changed_recordings(
     before: Iterable[Mapping[str, Any]], now: AppliedReviews, calls: Collection[Path]
 ) -> set[str]:
-    """Return the recordings with calls that an added, changed or removed answer may affect.
+    """Return the recordings with calls that added, changed or removed answers may affect.
 
     Args:
-        before: the answers used to score the rows, from the store's manifest.
-        now: the answers of this run.
+        before: the answers with which the store was scored, from its manifest.
+        now: the answers that this run applies.
         calls: the Parquet files of `calls`.
     """
     old = {msgspec.json.encode(row): row for row in before}

@@ -1,4 +1,4 @@
-"""Computes rates from a reviewed sample, for the recorded calls and for calls in general."""
+"""Estimates rates from a reviewed sample, for the recorded calls and for the service in general."""
 
 import math
 from collections import defaultdict
@@ -21,7 +21,7 @@ ALPHA: Final = 0.05
 
 
 class ReviewedRate(msgspec.Struct, frozen=True):
-    """A rate from a complete sample."""
+    """A rate estimated from a completely reviewed sample."""
 
     metric: str
     server: str | None
@@ -34,7 +34,11 @@ class ReviewedRate(msgspec.Struct, frozen=True):
     """Share of hits among the recorded calls."""
     low: float
     high: float
-    """Upper end of the 95 % interval; for later samples of a frame, 97.5 %, 98.75 % and so on."""
+    """Upper end of the interval.
+
+    The first sample of a frame has a 95 % interval, the second 97.5 %, the third 98.75 %, and so
+    on.
+    """
     service_low: float
     service_high: float
     """Upper end of the interval for the service, whose usage the sessions are assumed to
@@ -49,13 +53,13 @@ class ReviewedRate(msgspec.Struct, frozen=True):
 
 
 def missing(sample: Sample, settled: Settled) -> list[Drawn]:
-    """Return the calls of a sample that have no answer; conflicting answers count as an answer."""
+    """Return the sample's calls that have no answer; conflicting answers count as an answer."""
     known = settled.calls.keys() | {each.key for each in settled.conflicts}
     return [each for each in sample.drawn if each.key not in known]
 
 
 def rates(store: ReviewedStore, sample: Sample, settled: Settled) -> list[ReviewedRate]:
-    """Return the rates from a sample, or no rates while an answer is missing.
+    """Return the rates estimated from a sample; the list is empty while an answer is missing.
 
     The size of a sample is fixed when it is drawn: an interval that is checked repeatedly during
     a review is not valid.
@@ -85,7 +89,7 @@ def _rate(store: ReviewedStore, sample: Sample, settled: Settled, metric: str) -
 
 
 def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> list[Stratum]:
-    """Group the answers about a sample's calls by stratum; ignore answers about other calls."""
+    """Group the answers about the sampled calls by stratum; ignore answers about other calls."""
     answers = {
         each.key: _value(settled.calls[each.key].answer, RATES[metric])
         if each.key in settled.calls
@@ -96,7 +100,7 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
-    """Return the sample's non-empty strata, each with the `answers` about its sampled calls."""
+    """Map the sample's non-empty strata to the `answers` about their calls."""
     found = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -111,7 +115,7 @@ def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, St
 
 
 def weights(sample: Sample) -> dict[CallKey, float]:
-    """Return the number of calls that each drawn call represents."""
+    """Map each drawn call to the number of calls that it represents."""
     found: dict[CallKey, float] = {}
     for name in STRATA:
         own = [each for each in sample.drawn if each.stratum == name]
@@ -152,7 +156,7 @@ _VERDICTS: Final = {
 def _sessions(
     store: ReviewedStore, sample: Sample, settled: Settled, metric: str
 ) -> tuple[float, float]:
-    """Return `n_eff` and `t` of the rate from all calls; answers replace their groups' verdicts."""
+    """Return `n_eff` and `t` of the rate over all calls; answers replace their groups' verdicts."""
     counts: pl.DataFrame = store.sql(_COUNTS, params=[sample.server, sample.tool]).pl()
     groups = counts.filter("failed").select("server", "tool", "shown").unique()
     known = _shares_of_groups(sample, settled, metric)
@@ -199,7 +203,10 @@ def _shares_of_groups(sample: Sample, settled: Settled, metric: str) -> dict[str
 
 
 def _of_service(found: Interval, n_eff: float, t: float) -> Interval:
-    """Combine the intervals of sample and sessions by MOVER; return the service rate's interval."""
+    """Return the service rate's interval.
+
+    It combines the sample's interval with the variation between sessions (MOVER).
+    """
     if math.isnan(found.rate) or math.isnan(n_eff):
         return Interval(found.rate, 0.0, 1.0)
     low, high = intervals.wilson(*(np.asarray(value) for value in (found.rate, n_eff, t)))

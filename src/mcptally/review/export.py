@@ -19,9 +19,9 @@ FROM calls WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unnest($2))
 
 
 def labels(store: ReviewedStore, settled: Settled) -> Iterator[str]:
-    """Yield one JSON line per settled answer: verdict, fault, and masked text without payload.
+    """Yield a JSON line per settled answer: verdict, fault, and the call's masked error text.
 
-    Arguments, recordings' names, reviewers' names and reviewers' reasons are left out.
+    Arguments, names of recordings and reviewers, and the reviewers' reasons are left out.
     """
     answers = settled.calls
     rows = store.sql(

@@ -1,4 +1,4 @@
-"""Finds calls to review: the largest doubtful groups, or the calls in a sample."""
+"""Selects calls to review: from the groups with the most doubtful calls, or from a sample."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from mcptally.tables.outcomes import FAILED, sql_list
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
-    """A call to review. Its texts are as recorded: mask them before showing them to others."""
+    """A call to review. Its texts are not masked: mask them before showing them to others."""
 
     call_id: str
     key: CallKey
@@ -30,9 +30,9 @@ class Item:
     """`answers.group_id` of a failed call; None for a call that worked, which has no group."""
     template: str | None
     calls: int
-    """Number of calls to which an answer about the group applies; 1 without a group."""
+    """Number of calls to which an answer about the group applies; 1 for a call without a group."""
     share: float
-    """Share of these `calls` among the failed calls; 0 for a call that did not fail."""
+    """The share of these `calls` among all failed calls; 0 for a call that did not fail."""
     sample: str | None = None
     """The sample that contains the call; None if the call is shown because its group is large."""
 
@@ -67,7 +67,7 @@ FROM calls
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Group:
-    """A group of failed calls that a single answer would decide."""
+    """A group of failed calls for which a single answer is enough."""
 
     group: str
     definition: str | None
@@ -80,7 +80,7 @@ class Group:
 def largest(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> list[Group]:
-    """Return the groups of failed calls, sorted by number of calls times doubt, largest first."""
+    """Return the groups of failed calls in descending order of number of calls times doubt."""
     rows = store.sql(_LARGEST, params=[server, tool]).fetchall()
     return [
         Group(group_id(row[0], row[1], row[2]), row[3], row[4], row[4] / row[7], row[6])
@@ -104,14 +104,14 @@ _OF_KEYS: Final = "WHERE recording IN (SELECT unnest($1)) AND seq IN (SELECT unn
 
 
 def of_keys(store: ReviewedStore, keys: Sequence[CallKey]) -> list[Item]:
-    """Return the calls with the given keys as items, in order; omit calls not in the store."""
+    """Return the calls with these keys as items, in order; omit calls that are not in the store."""
     rows = _rows(store, _OF_KEYS, [[key.recording for key in keys], [key.seq for key in keys]])
     found = {_key(row): row for row in rows}
     return [_item(found[key], 1, 0.0) for key in keys if key in found]
 
 
 def of_sample(store: ReviewedStore, drawn: Sequence[Drawn], sample: str) -> list[Item]:
-    """Return the drawn calls as items, in order; calls missing from the store are omitted."""
+    """Return the drawn calls as items, in order; omit calls that are not in the store."""
     sizes = {each.key: each.size for each in drawn}
     return [
         dataclasses.replace(item, calls=sizes[item.key], sample=sample)
@@ -120,7 +120,7 @@ def of_sample(store: ReviewedStore, drawn: Sequence[Drawn], sample: str) -> list
 
 
 def of_calls(store: ReviewedStore, calls: Sequence[str]) -> list[Item]:
-    """Return the calls with these ids as items; calls missing from the store are omitted."""
+    """Return the calls with these ids as items; omit calls that are not in the store."""
     return [
         _item(row, 1, 0.0)
         for row in _rows(store, "WHERE call_id IN (SELECT unnest($1))", [list(calls)])
@@ -135,7 +135,7 @@ SELECT count(*) FROM calls WHERE {FILTERED} AND starts_with(coalesce(rule, ''), 
 def decided_calls(
     store: ReviewedStore, *, server: str | None = None, tool: str | None = None
 ) -> int:
-    """Return the number of calls with a reviewer's verdict."""
+    """Return the number of calls whose verdict comes from a reviewer."""
     found: int = store.sql(_REVIEWED, params=[server, tool]).fetchall()[0][0]
     return found
 

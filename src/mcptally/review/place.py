@@ -1,4 +1,4 @@
-"""Locates the answers about an archive: `reviews.jsonl` in the archive's folder."""
+"""Locates the file with the answers about an archive: `reviews.jsonl` in the archive's folder."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -30,15 +30,15 @@ def _beside(files: Iterable[Path]) -> Path | None:
         return None
     try:
         return Path(os.path.commonpath(folders)) / REVIEWS
-    except ValueError:  # some paths are relative and some absolute, or on several drives
+    except ValueError:  # relative and absolute paths are mixed, or the paths are on several drives
         return None
 
 
 def from_store(file: Path | None, store: Path | None) -> str | None:
-    """Return a file's path for the store's manifest: relative to the store's folder.
+    """Return a file's path relative to the store's folder, for the store's manifest.
 
-    The file is then found from any folder, even after store and archive are moved together.
-    For a remote store, which has no folder, the path is absolute.
+    With a relative path, the file is found from any working directory, even after store and archive
+    are moved together. For a remote store, which has no folder, the path is absolute.
     """
     if file is None:
         return None
@@ -60,12 +60,12 @@ def file_of_store(manifest: Mapping[str, Any], store: Path) -> Path | None:
 
 
 def file_for_answers(manifest: Mapping[str, Any], given: str | Path | None, store: Path) -> Path:
-    """Return the file for answers about a store's calls.
+    """Return the path of the file to which answers about a store's calls are written.
 
     Args:
         manifest: the store's manifest.
         given: a file that the user named.
-        store: the folder of the store, for messages.
+        store: the folder of the store, named in error messages.
 
     Raises:
         UsageError: no file is given, and the archive's folder is not writable.

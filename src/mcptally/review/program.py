@@ -1,4 +1,4 @@
-"""Asks a program about calls.
+"""Asks an external program whose fault calls are.
 
 The program gets an item as JSON on its stdin, and prints the answer on its stdout.
 """
@@ -27,10 +27,10 @@ class Reply(NamedTuple):
 
 
 def command_of(text: str) -> list[str]:
-    """Return the words of a command line.
+    """Split a command line into words.
 
     Raises:
-        UsageError: a quote is not closed, or there is no word.
+        UsageError: a quote is not closed, or the command line is empty.
     """
     try:
         words = shlex.split(text)
@@ -42,17 +42,17 @@ def command_of(text: str) -> list[str]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """Return the reviewer name of a program."""
+    """Return the name under which a program's answers are stored."""
     return f"program {Path(command[0]).name}"
 
 
 def ask(command: Sequence[str], about: Mapping[str, Any], *, seconds: float = SECONDS) -> Reply:
-    """Return a program's answer for one call.
+    """Run a program and return its answer about a call.
 
     Args:
-        command: the program and its arguments; it runs once per call.
+        command: the program and its arguments.
         about: the item to send, without secrets.
-        seconds: maximum seconds to wait.
+        seconds: maximum time to wait, in seconds.
 
     Raises:
         UsageError: there is no such program.
@@ -76,7 +76,7 @@ def ask(command: Sequence[str], about: Mapping[str, Any], *, seconds: float = SE
 
 
 def _parse(text: str, where: str) -> Reply:
-    """Return an answer given as a word or key with a reason, or as JSON (`answer`, `why`)."""
+    """Parse an answer: a word or key followed by a reason, or a JSON object (`answer`, `why`)."""
     try:
         value = json.loads(text) if text.startswith(("{", '"')) else text
     except ValueError:
@@ -95,9 +95,9 @@ def _parse(text: str, where: str) -> Reply:
 
 
 def items_for(session: Session, n: int, mode: Mode) -> list[Item]:
-    """Return the next items for a program.
+    """Return the next items for a program to answer.
 
-    Items answered by people come first, to measure agreement.
+    Items that people have answered come first, so that agreement can be measured.
     """
     common = session.next_items(n, mode=mode, second=True)
     return (common + session.next_items(n, mode=mode))[:n]

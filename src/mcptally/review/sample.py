@@ -1,4 +1,4 @@
-"""Draws a sample of a store's calls for review, and predicts the interval."""
+"""Draws a sample of a store's calls for review, and predicts the width of the interval."""
 
 import datetime
 import hashlib
@@ -19,7 +19,7 @@ LEAST: Final = 20
 
 
 class ReviewedStore(Protocol):
-    """The parts of a store that a review reads.
+    """The interface through which a review reads a store.
 
     Its texts must not be masked, because digests are computed from the recorded texts.
     """
@@ -52,7 +52,7 @@ class Plan(NamedTuple):
     answers: int
     """Number of answers to ask for, at most the number of calls in the frame."""
     half_width: float
-    """Expected half-width of the failure rate's interval, given typical errors in verdicts."""
+    """Expected half-width of the failure rate's interval if verdicts are as accurate as usual."""
 
 
 FILTERED: Final = f"{TOOL_CALL} AND ($1 IS NULL OR server = $1) AND ($2 IS NULL OR tool = $2)"
@@ -87,7 +87,7 @@ def frame(store: ReviewedStore, *, server: str | None = None, tool: str | None =
 def plan(
     store: ReviewedStore, n: int, *, server: str | None = None, tool: str | None = None
 ) -> Plan:
-    """Return the plan for a sample of `n` answers."""
+    """Plan a sample of `n` answers."""
     drawn = draw(store, n, who="", server=server, tool=tool, seed=0)
     strata = [[each for each in drawn.drawn if each.stratum == name] for name in STRATA]
     certain = [
@@ -112,7 +112,7 @@ def draw(
     seed: int | None = None,
     look: int = 1,
 ) -> Sample:
-    """Return a sample of `n` calls of the store, or of one server or tool.
+    """Draw a sample of `n` calls from the store, or from the calls to one server or tool.
 
     Args:
         store: the store to draw from.
@@ -120,7 +120,7 @@ def draw(
         who: name of the person who draws the sample.
         server: only calls to this server.
         tool: only calls to this tool.
-        seed: seed of the random generator; random by default.
+        seed: seed of the random number generator; random by default.
         look: 1 for the first sample of this frame, 2 for the second, and so on.
 
     Raises:
@@ -177,7 +177,7 @@ def draw(
 def _errors(
     stratum: str, rows: list[dict[str, Any]], n: int, rng: np.random.Generator
 ) -> list[Drawn]:
-    """Draw `n` calls from a stratum. Each of its `rows` is a group of calls."""
+    """Draw `n` calls from a stratum of failed calls; each of its `rows` is a group of calls."""
     found = reviewed.draw(np.array([row["size"] for row in rows], dtype=np.int64), n, rng)
     certain = {group for group, _ in found.certain}
     return [
@@ -198,7 +198,7 @@ def _errors(
 
 
 def is_current(sample: Sample, found: Frame) -> bool:
-    """Return whether a sample was drawn from the store's current calls."""
+    """Return whether a sample was drawn from exactly the calls that the store has now."""
     return (sample.frame, sample.calls) == (found.digest, found.calls)
 
 
@@ -208,5 +208,5 @@ def _about(server: str | None, tool: str | None) -> str:
 
 
 def age(sample: Sample) -> str:
-    """Return the day on which a sample was drawn."""
+    """Return the date on which a sample was drawn."""
     return datetime.datetime.fromisoformat(sample.at).date().isoformat()

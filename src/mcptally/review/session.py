@@ -1,8 +1,7 @@
-"""Conducts a review of a store by a person or program: next items, answer, undo, progress.
+"""Lets a person or a program review a store: gives the next items, and takes and undoes answers.
 
-The command line, notebooks and the browser call the same few methods. All state is in the file of
-answers, so a review can be stopped and continued at any time, and several people may review at
-once.
+The command line, notebooks and the browser call the same few methods. All state is in the answers
+file, so a review can be stopped and continued at any time, and several people may review at once.
 """
 
 import dataclasses
@@ -37,18 +36,18 @@ Mode = Literal["largest", "sample"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a review."""
+    """How much of a review is done."""
 
     mode: Mode
     answered: int
-    """Number of answered calls of the sample; without a sample, number of groups decided by an
+    """Number of answered calls in the sample; without a sample, number of groups decided by an
     answer."""
     total: int
-    """Number of calls of the sample; without a sample, number of groups of failed calls."""
+    """Number of calls in the sample; without a sample, number of groups of failed calls."""
     decided: float
-    """Share of the failed calls that are decided by answers, 0 to 1."""
+    """Share of the failed calls that answers decide, from 0 to 1."""
     next_share: float
-    """Share of the failed calls that the next ten group answers would decide."""
+    """Share of the failed calls that answers about the next ten groups would decide."""
 
 
 class Session:
@@ -100,7 +99,7 @@ class Session:
 
     @property
     def reviews(self) -> Reviews:
-        """All answers and samples now in the file."""
+        """All answers and samples that are now in the file."""
         return read(self.path)
 
     @property
@@ -115,7 +114,8 @@ class Session:
             n: the number of items.
             mode: `largest` for groups of failed calls by size and doubt (to correct verdicts, not
                 to estimate rates); `sample` for the calls in the last sample.
-            second: only calls that another reviewer has answered, to measure agreement.
+            second: whether to return only calls that another reviewer has answered, to measure
+                agreement.
 
         Raises:
             UsageError: there is no sample.
@@ -142,7 +142,7 @@ class Session:
         return items.of_groups(self.store, groups[:n])
 
     def item(self, call: str) -> Item:
-        """Return a call by its id, with the size of its group.
+        """Return the call with this id as an item, with the size of its group.
 
         Raises:
             UsageError: the store has no such call.
@@ -157,10 +157,10 @@ class Session:
         return item
 
     def answer(self, item: Item, answer: str, *, why: str = "", group: bool = False) -> Answer:
-        """Write an answer to the file.
+        """Append an answer to the file.
 
         Args:
-            item: the item.
+            item: the item that is answered.
             answer: the party at fault, `not_an_error` or `cannot_tell`.
             why: a reason, in the reviewer's words.
             group: whether the answer is about all calls of the item's group.
@@ -198,7 +198,7 @@ class Session:
         return row
 
     def skip(self, item: Item) -> None:
-        """Do not show an item again in this session."""
+        """Do not offer this item again in this session."""
         self._skipped.add(item.key)
         self._skipped_calls.add(item.call_id)
 
@@ -213,7 +213,7 @@ class Session:
         return newest
 
     def draw(self, n: int, *, seed: int | None = None) -> Sample:
-        """Draw a sample of `n` calls, and write it to the file; its size cannot change later.
+        """Draw a sample of `n` calls and write it to the file; its size is then final.
 
         Raises:
             UsageError: `n` is too small, or there is no such call.
@@ -246,14 +246,15 @@ class Session:
         return max(self._samples(reviews or self.reviews), key=lambda each: each.at, default=None)
 
     def rates(self) -> list[estimates.ReviewedRate]:
-        """Return the rates from the last sample, or no rates while an answer is missing."""
+        """Return the rates from the last sample; the list is empty while an answer is missing."""
         found = self.sample()
         return [] if found is None else estimates.rates(self.store, found, self.settled)
 
     def progress(self, mode: Mode = "largest") -> Progress:
-        """Return the review's progress, and the effect of the next answers.
+        """Return the review's progress, and how much the next answers would decide.
 
-        Progress does not change when a run applies the answers, although groups then disappear.
+        Progress stays the same when a run of `score` applies the answers, although the answered
+        groups then disappear from the store.
         """
         reviews = self.reviews
         known = settled.settle(reviews)
@@ -263,7 +264,8 @@ class Session:
             {row.group for row in (*own, *known.groups.values()) if row.group and self._has(row)}
         )
         of = answered + len(open_)
-        # The answered calls outside answered groups, and calls that a run has already updated.
+        # Answered calls outside answered groups, and calls that a run of `score` has already
+        # updated.
         calls = {
             key: row
             for key, row in known.calls.items()
@@ -297,7 +299,7 @@ class Session:
     def _every_group(self) -> list[items.Group]:
         """Return the groups of failed calls.
 
-        They are read again only after a run replaced the store.
+        They are read again only after a run of `score` has replaced the store.
         """
         scored_at = self.store.manifest.get("scored_at", "")
         if self._groups[0] != scored_at:
@@ -306,7 +308,7 @@ class Session:
         return self._groups[1]
 
     def _open_groups(self, reviews: Reviews) -> list[items.Group]:
-        """Return the groups that no answer decides and whose example has no answer."""
+        """Return the groups that no answer decides and whose example call has no answer."""
         known = settled.settle(reviews)
         groups = {(key.group, key.definition) for key in known.groups}
         called = {row.group for row in reviews.current().values() if row.who == self.who}
@@ -323,7 +325,7 @@ _Place = TypeVar("_Place")
 def _first(
     n: int, places: Sequence[_Place], read: Callable[[list[_Place]], list[Item]]
 ) -> list[Item]:
-    """Return the first `n` items from `places`; skip calls that are no longer in the store."""
+    """Read the first `n` items from `places`. Skip calls that are no longer in the store."""
     found: list[Item] = []
     left = list(places)
     while left and len(found) < n:

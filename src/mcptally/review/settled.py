@@ -1,4 +1,4 @@
-"""Decides which answers count when people disagree or a program has answered."""
+"""Decides which answers count when people disagree or when programs have answered too."""
 
 import itertools
 from collections import defaultdict
@@ -20,10 +20,7 @@ NORMAL: Final = 1.959963984540054
 
 
 class GroupKey(NamedTuple):
-    """The calls to which an answer about a group applies.
-
-    They have the same template and tool definition.
-    """
+    """Identifies the calls to which an answer about a group applies."""
 
     group: str
     definition: str | None
@@ -40,7 +37,7 @@ class Conflict(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The agreement of two reviewers on the calls that both answered."""
+    """The agreement between two reviewers on the calls that both have answered."""
 
     first: str
     second: str
@@ -48,20 +45,20 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The answers that count, and the reasons why other answers do not."""
+    """The answers that count, and why the others do not."""
 
     calls: dict[CallKey, Answer]
     groups: dict[GroupKey, Answer]
     """The answers that apply to other calls in their group."""
     conflicts: tuple[Conflict, ...] = ()
     split: frozenset[str] = frozenset()
-    """Groups whose calls got different answers; none of these answers applies to other calls."""
+    """Groups with contradictory answers, which therefore apply to no other calls."""
     waiting: dict[str, Agreement] = msgspec.field(default_factory=dict)
     """Maps programs whose answers do not count yet to their agreement with people."""
 
 
 def settle(reviews: Reviews) -> Settled:
-    """Return the answers that count: answers of people, and of programs that agree with people."""
+    """Return the answers that count: those of people, and of programs that agree with people."""
     current = list(reviews.current().values())
     people = [row for row in current if row.by is Reviewer.PERSON]
     calls, conflicts = _agreed(people)
@@ -98,7 +95,7 @@ def counts(found: Agreement) -> bool:
 
 
 def pairs(reviews: Reviews) -> list[Pair]:
-    """Return the agreement of each pair of reviewers who answered the same calls."""
+    """Return the agreement between each two reviewers who answered the same calls."""
     by_reviewer: dict[str, dict[CallKey, str]] = defaultdict(dict)
     for row in reviews.current().values():
         by_reviewer[row.who][row.key] = row.answer
@@ -112,7 +109,7 @@ def pairs(reviews: Reviews) -> list[Pair]:
 
 
 def _agreed(people: Iterable[Answer]) -> tuple[dict[CallKey, Answer], list[Conflict]]:
-    """Return the answers on which people agree, by call, and the conflicts."""
+    """Return the answers on which people agree, keyed by call, and the conflicts."""
     by_call: dict[CallKey, list[Answer]] = defaultdict(list)
     for row in people:
         by_call[row.key].append(row)

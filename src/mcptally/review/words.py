@@ -1,4 +1,4 @@
-"""Describes a review in words: progress, rates from its sample, agreement between reviewers."""
+"""Describes a review in words: its progress, its sample's rates, and reviewers' agreement."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from mcptally.review.session import Session
 
 
 def groups(session: Session) -> str:
-    """Describe which calls the answers decide, and which calls the next answers would decide."""
+    """Describe how many calls the answers decide, and how many the next answers would decide."""
     progress = session.progress()
     return (
         f"{progress.answered} of {progress.total} answered; answers decide "
