@@ -18,7 +18,7 @@ _FEW: Final = 1000
 
 
 def mask_rows(rows: _Rows) -> _Rows:
-    """Return the table or batch with secrets masked in column names and in nested text."""
+    """Return the table or batch with secrets masked in column names and in text at any depth."""
     for place, name in enumerate(rows.schema.names):
         column = rows.column(place)
         changed = replacements(distinct_texts(column))
@@ -28,7 +28,7 @@ def mask_rows(rows: _Rows) -> _Rows:
 
 
 def replacements(texts: set[_Text]) -> dict[_Text, _Text]:
-    """Map each text that contains a secret to its masked form."""
+    """Map each text that contains a secret to its masked version."""
     return {text: masked for text in with_hits(texts) if (masked := mask_value(text)) != text}
 
 
@@ -46,7 +46,8 @@ def _texts(column: pa.Array | pa.ChunkedArray) -> Iterator[str | bytes | None]:
     elif pa.types.is_dictionary(kind):
         yield from _texts(column.dictionary)
     elif _is_text(kind):
-        # `unique` imports pyarrow.compute, which takes as long as masking thousands of short texts.
+        # `unique` imports pyarrow.compute; the import takes as long as masking thousands of short
+        # texts.
         yield from (column if len(column) < _FEW else column.unique()).to_pylist()
     elif pa.types.is_map(kind):
         yield from _texts(column.keys)

@@ -61,12 +61,12 @@ def clean_lines(text: str) -> str:
 
 
 def as_message(text: str) -> str:
-    """Return a message, which may quote recorded text, without secrets or control characters."""
+    """Remove secrets and control characters from a message, which may quote recorded text."""
     return clean_lines(mask_text(text))
 
 
 def mask_text(text: str) -> str:
-    """Return `text`, of any length, with every secret replaced by `[redacted:NAME]`.
+    """Return a text of any length with every secret replaced by `[redacted:NAME]`.
 
     JSON text stays JSON text.
     """
@@ -87,14 +87,14 @@ def _hidden(data: bytes) -> bytes:
 
 
 def with_hits(texts: Iterable[_Text]) -> list[_Text]:
-    """Return the strings that may contain a secret, found in a single search over all."""
+    """Return the strings that may contain a secret, using a single search over all the strings."""
     every = list(texts)
     numbers = policy("default").frames_with_hits([_encoded(text) for text in every])
     return [every[number] for number in numbers]
 
 
 def secrets_of(text: str | bytes) -> list[str]:
-    """Return the secrets that `mask_text` replaces in a text, without JSON escapes."""
+    """Return the secrets that `mask_text` replaces in a text, with their JSON escapes decoded."""
     return policy("default").secrets(_encoded(text))
 
 
@@ -106,7 +106,7 @@ _JSON: Final = frozenset({b"{", b"[", b'"'})
 
 
 def _command(data: bytes) -> list[str] | None:
-    """Return the words of a command line that is written as a JSON array; None for other text."""
+    """Return the words of a command line written as a JSON array; None if the text is not one."""
     try:
         return msgspec.json.decode(data, type=list[str])
     except (msgspec.DecodeError, RecursionError, ValueError):
@@ -132,7 +132,7 @@ def mask_and_cut(text: str, limit: int = LIMIT) -> str:
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """Return the first `limit` characters of a text, and the number of omitted characters."""
+    """Cut a text to `limit` characters, followed by a note on how many characters were omitted."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit} more characters)"

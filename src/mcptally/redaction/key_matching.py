@@ -1,7 +1,7 @@
-"""Finds secrets by the name next to them: in JSON at any depth, in text and in URLs.
+"""Finds secrets by the names next to them: in JSON at any depth, in plain text and in URLs.
 
-There are many notations for `name: value`. Each has a name, a separator and a value, and the name
-determines whether the value is secret.
+`name: value` is written in many notations. Each consists of a name, a separator and a value, and
+the name determines whether the value is secret.
 """
 
 import functools
@@ -67,10 +67,10 @@ _NAME_BYTES: Final = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234
 
 @functools.lru_cache(maxsize=4096)
 def secret_kind(name: bytes) -> str | None:
-    """Return the kind of secret with this name (`password`, `token`, `api-key` …), or None.
+    """Return the kind of secret that a name denotes (`password`, `token`, `api-key` …), or None.
 
-    The last words decide: `access_token` is a secret, but `token_type` and `maxTokens` are not. For
-    the kinds in `VALUE_CHECKS`, the value decides too.
+    The last words of the name decide: `access_token` denotes a secret, but `token_type` and
+    `maxTokens` do not. For the kinds in `VALUE_CHECKS`, the value must pass a check too.
     """
     parts = [part.lower().decode() for part in WORDS_IN_NAME.findall(name)]
     while parts and parts[-1].isdigit():
@@ -109,8 +109,9 @@ def spans_by_name(
 ) -> Iterator[Span]:
     """Yield the spans of values whose names denote secrets.
 
-    `hits` are the places of words that occur in such names. `view` is the frame after `unescape`,
-    `low` is `view` in lower case; `places` contains the names of the enabled `NAME_RULES`.
+    `view` is the frame after `unescape`, and `low` is `view` in lower case. `hits` are the
+    occurrences in `low` of words from such names. `places` contains the names of the enabled
+    `NAME_RULES`.
     """
     seen: set[int] = set()
     hidden = stretch = tries = 0
@@ -155,7 +156,7 @@ _RULE_OF_KIND: Final = {"request-state": "request-state", "session-id": "session
 
 
 def _name_start(view: bytes, at: int) -> int:
-    """Return the start of the name around `at`.
+    """Return the offset at which the name around `at` starts.
 
     The `n` of an escaped line break is not part of a name.
     """
@@ -169,7 +170,7 @@ def _name_start(view: bytes, at: int) -> int:
 
 
 def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """Yield the span of the list item at `at` if it may be the value of the flag before it."""
+    """Yield the span of the list item at `at` if it may be the value of the preceding flag."""
     for span in _quoted_value_spans(view, at, kind):
         # Another flag or a sentence from a help text is not a value.
         word = view[span.start : span.end]
@@ -178,7 +179,7 @@ def _next_word_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
 
 
 def _quoted_value_spans(view: bytes, at: int, kind: str) -> Iterator[Span]:
-    """Yield the span of the string at `at`, or the spans of the strings in the list at `at`."""
+    """Yield the span of the string that starts at `at`, or of each string in a list that does."""
     if view[at : at + 1] == b"[":
         while (quote := _LIST_ITEM.match(view, at + 1)) is not None:
             start, end = _quoted_content(view, quote)
@@ -193,7 +194,7 @@ _LIST_ITEM: Final = re.compile(rb"[\s,]{0,64}(\\*)([\"'])")
 
 
 def _quoted_content(view: bytes, quote: re.Match[bytes]) -> tuple[int, int]:
-    r"""Return the start and end of a quoted string's content.
+    r"""Return the offsets of the start and end of a quoted string's content.
 
     A string that opens with a quote after n backslashes closes at the next quote after n
     backslashes. A quote after more backslashes belongs to the content: backslashes double with
@@ -225,7 +226,7 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
         if not VALUE_CHECKS[kind](view, start, end):
             return
         kind = kind.partition(" ")[0]
-    # Compare only the start: after many backslashes, a second search may find another end.
+    # Compare only the starts: after many backslashes, a second search may find a different end.
     if not value or starts_redacted(value) or value.rstrip(b"?").lower() in PLACEHOLDERS:
         return
     if kind in {"request-state", "session-id"}:
@@ -241,7 +242,8 @@ def _value_span(view: bytes, start: int, end: int, kind: str) -> Iterator[Span]:
     if kind == "token" and _ADDRESS_OR_COLOUR.fullmatch(value):
         return
     if kind == "auth":
-        # `auth` is a secret in Docker and npm configurations; elsewhere a mode such as "none".
+        # `auth` is a secret in Docker and npm configurations; elsewhere it is a mode such as
+        # "none".
         if len(value) < 16 or not random_like(value):
             return
         kind = "authorization"
@@ -342,7 +344,7 @@ def _is_closed(view: bytes, end: int, quote: re.Match[bytes]) -> bool:
 
 
 def session_id_spans(view: bytes, low: bytes) -> Iterator[Span]:
-    """Yield spans of session ids in paths and queries, with the hashes that replace them."""
+    """Yield the spans of session ids in paths and query strings, with hashes as replacements."""
     starts = {
         hit.start - before
         for hit in _SESSION_WORDS.find(low)

@@ -1,4 +1,4 @@
-"""Defines rules and word lists for names that mark a value as secret.
+"""Defines rules and word lists for names that mark the value next to them as secret.
 
 `secret_patterns` defines secrets that are recognised by their form. `secrets.toml` contains the
 rows of both modules.

@@ -67,10 +67,10 @@ RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
 
 @functools.lru_cache(maxsize=64)
 def policy(text: str = "default") -> "Policy":
-    """Return the policy that a text like `default,+emails,-jwt` describes.
+    """Parse a text like `default,+emails,-jwt` into a policy.
 
     The first word is `default`, `strict` (all rules) or `none`; each other word turns a rule on
-    (`+`) or off (`-`). `RULES` has the names of all rules.
+    (`+`) or off (`-`). `RULES` contains the names of all rules.
 
     Raises:
         UsageError: a word is neither a policy nor a rule.
@@ -133,7 +133,7 @@ class Policy:
         return clean, count
 
     def clean_frames(self, frames: Sequence[bytes]) -> frozenset[bytes]:
-        """Return the frames that `json` leaves unchanged."""
+        """Return those frames that `json` would leave unchanged."""
         with_hits = self.frames_with_hits(frames)
         return frozenset([frame for n, frame in enumerate(frames) if n not in with_hits])
 
@@ -158,11 +158,11 @@ class Policy:
         return large | {small[bisect_right(ends, hit.start)] for hit in hits}
 
     def text(self, data: bytes) -> tuple[bytes, int]:
-        """Redact other bytes (a torn frame, stderr, path or URL), and count the replacements."""
+        """Redact bytes that are not JSON (a torn frame, stderr, a path); count the replacements."""
         return self._redact(data)
 
     def secrets(self, data: bytes) -> list[str]:
-        """Return the secrets that `json` and `text` replace, with and without JSON escapes."""
+        """Return the secrets that `json` and `text` replace, both with JSON escapes and decoded."""
         found = [
             data[span.start : span.end]
             for span in self._secret_spans(data) or ()
@@ -193,7 +193,7 @@ class Policy:
         return clean, total
 
     def _options_of_command(self, command: Sequence[str]) -> tuple[list[str], int]:
-        """Redact passwords that can be recognised only by the command's name."""
+        """Redact passwords that can be recognised only if the command is known."""
         row = next((row for row in self._shapes if row.name == "command-password"), None)
         if row is None or any("\0" in word for word in command):
             return list(command), 0
@@ -204,7 +204,7 @@ class Policy:
         return line.decode(errors="surrogateescape").split("\0") if command else [], count
 
     def url(self, url: str) -> tuple[str, int]:
-        """Return a redacted URL or path; all policies hash session ids."""
+        """Redact a URL or path; session ids are hashed under every policy."""
         data = url.encode(errors="surrogateescape")
         spans = [] if "session-ids" in self._places else list(session_id_spans(data, data.lower()))
         without_ids, first = replace_spans(data, spans)
@@ -234,7 +234,7 @@ class Policy:
 
     @functools.cached_property
     def _hints(self) -> frozenset[str]:
-        """Return lower-case strings; a frame without any of them has no secret."""
+        """Return lower-case strings, at least one of which occurs in every frame with a secret."""
         hints = {needle for row in self._shapes for needle in row.needles} - {""}
         if self._places:
             hints |= NAME_HINTS
@@ -242,7 +242,7 @@ class Policy:
 
     @functools.cached_property
     def _hint_searches(self) -> tuple[TextSearch, TextSearch, TextSearch]:
-        """Return searches for hints in ASCII, in UTF-8, and with escapes."""
+        """Return three searches: for ASCII hints, for UTF-8 hints, and for hints with escapes."""
         wide = {hint for hint in self._hints if not hint.isascii()}
         escaped = {hint for hint in self._hints if "\\u" in hint}
         groups = (self._hints - wide - escaped, wide, escaped)
@@ -252,7 +252,7 @@ class Policy:
         return ascii_hints, in_utf8, with_escapes
 
     def _find_hints(self, low: bytes) -> list[Hit]:
-        """Return the occurrences of hints in `low` (lower case), from left to right."""
+        """Return the occurrences of hints in `low`, which is in lower case, from left to right."""
         ascii_hints, in_utf8, with_escapes = self._hint_searches
         hits = ascii_hints.find(low)
         more = [] if low.isascii() else in_utf8.find(low)
@@ -262,10 +262,10 @@ class Policy:
 
     @functools.cached_property
     def _needles(self) -> dict[bytes, list[tuple[int, int, bytes]]]:
-        """Map each hint to entries for the needles that contain it.
+        """Map each hint to the needles that contain it.
 
-        Every match of a `SecretPattern` contains one of its needles. An entry is the
-        index of the pattern, the hint's offset in the needle, and the needle.
+        Every match of a `SecretPattern` contains one of its needles. Each needle is given as the
+        index of its pattern, the offset of the hint in the needle, and the needle itself.
         """
         found: dict[bytes, list[tuple[int, int, bytes]]] = {}
         for number, row in enumerate(self._shapes):
@@ -363,7 +363,7 @@ class Policy:
         return spans
 
     def _encodes_a_secret(self, data: bytes) -> bool:
-        """Return whether a base64 value encodes a text with a secret."""
+        """Return whether a base64 value encodes a text that contains a secret."""
         import base64  # noqa: PLC0415 - few recordings need it
 
         plain = data.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
@@ -374,7 +374,7 @@ class Policy:
 
 
 def _padded(plain: bytes) -> bytes:
-    """Pad the last group of base64 text; drop it if it has only one character."""
+    """Pad the last group of base64 text to four characters; drop the group if it has only one."""
     rest = plain[len(plain) // 4 * 4 :]
     return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
 
@@ -391,7 +391,7 @@ class LineRedactor:
         self._lines_of_key = 0
 
     def text(self, line: bytes) -> tuple[bytes, int]:
-        """Return the next line, redacted and counted as in `Policy.text`."""
+        """Return the next line redacted, and the number of replacements, as `Policy.text` does."""
         if self._lines_of_key:
             self._lines_of_key -= 1
             if b"-----END " in line:
@@ -400,7 +400,7 @@ class LineRedactor:
             if found := _KEY_LINE.fullmatch(line):
                 start, end = found.span("secret")
                 return line[:start] + b"[redacted:private-key]" + line[end:], 1
-            if line.strip():  # this line is not part of the key, but the key may continue
+            if line.strip():  # this line is not part of the key, but a later line may be
                 return self._policy.text(line)
             return line, 0
         begin = "private-key" in self._policy.rules and _KEY_BEGINS.search(line)

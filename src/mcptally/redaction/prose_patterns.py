@@ -1,4 +1,4 @@
-"""Builds rows for secrets written in sentences: passwords, codes, rejected keys.
+"""Builds rules for secrets quoted in sentences: passwords, codes and rejected keys.
 
 The rows and words are in `secrets.toml`. This module builds the patterns and needles for the words.
 A frame contains a word in UTF-8 or, in ASCII-only JSON, as escapes.
@@ -11,13 +11,13 @@ from mcptally.redaction.secret_patterns import SECRETS, SecretPattern, rows_of
 
 
 def _escaped(text: str, backslashes: int) -> str:
-    r"""Return the text with lower-case JSON escapes; JSON inside JSON uses two `backslashes`."""
+    r"""Replace non-ASCII characters by lower-case JSON escapes with this many `backslashes`."""
     mark = "\\" * backslashes
     return "".join(c if c.isascii() else f"{mark}u{ord(c):04x}" for c in text)
 
 
 def _forms(words: Iterable[str]) -> tuple[str, ...]:
-    """Return each word both in UTF-8 and as ASCII-only JSON."""
+    """Return each word both as it is and in the forms that ASCII-only JSON gives it."""
     forms = (form for w in words for form in (w, _escaped(w, 1), _escaped(w, 2)))
     return tuple(dict.fromkeys(forms))
 
@@ -39,7 +39,7 @@ needle."""
 
 
 def _needles(forms: Iterable[str]) -> tuple[str, ...]:
-    """Return for each form a substring that cannot overlap itself, as `TextSearch` requires."""
+    """Return a substring of each form that cannot overlap itself, as `TextSearch` requires."""
     found = []
     for form in forms:
         ascii_start = next((at for at, c in enumerate(form) if not c.isascii() or c == "\\"), 0)
@@ -53,7 +53,7 @@ def _needles(forms: Iterable[str]) -> tuple[str, ...]:
 
 
 def _one_of(forms: Iterable[str]) -> str:
-    """Return a regular expression that matches each form and ignores the case of ASCII letters."""
+    """Return a regular expression that matches any of the forms; ASCII case is ignored."""
     longest = sorted(forms, key=len, reverse=True)
     return "(?i:" + "|".join(form.replace("\\", r"\\") for form in longest) + ")"
 

@@ -54,7 +54,7 @@ class Hit(NamedTuple):
 
 
 class TextSearch:
-    """Searches for strings; hits with the same start are in the order of `texts`."""
+    """Searches bytes for many strings; hits with the same start are in the order of `texts`."""
 
     def __init__(
         self, texts: Iterable[str], *, ahead: str = "", fast_from: int = LOADED_ENGINE_BYTES
@@ -127,7 +127,7 @@ class TextSearch:
 
     @functools.cached_property
     def _searches(self) -> list[tuple[_Search, Sequence[int]]]:
-        """One search per group of strings with their ranks; empty without ahocorasick_rs."""
+        """One search per group of strings, with their ranks; empty without ahocorasick_rs."""
         try:
             from ahocorasick_rs import BytesAhoCorasick, MatchKind  # noqa: PLC0415 - start-up
         except ImportError:
@@ -135,7 +135,7 @@ class TextSearch:
             return []
         self._fast_from = self._loaded_from
         rank = {text: number for number, text in enumerate(self._texts)}
-        # Other match kinds compare byte by byte. This kind does not report overlapping hits.
+        # Other match kinds compare byte by byte. This kind misses overlapping hits.
         kind = MatchKind.LeftmostFirst
         return [
             (BytesAhoCorasick(group, kind).find_matches_as_indexes, [rank[text] for text in group])
@@ -181,7 +181,7 @@ class _TextGroup:
 
 
 def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
-    """Group strings that cannot overlap: a search does not report overlapping hits."""
+    """Group strings so that none overlaps another of its group: searches miss overlapping hits."""
     groups: list[_TextGroup] = []
     for text in sorted(texts, key=lambda text: (min(len(text), _COMPARED_BYTES), text)):
         if not any(group.try_add(text) for group in groups):
@@ -193,14 +193,14 @@ def _groups_without_overlaps(texts: Iterable[bytes]) -> list[list[bytes]]:
 def matches_near(
     pattern: re.Pattern[bytes], data: bytes, starts: Iterable[int], before: int, after: int
 ) -> Iterator[re.Match[bytes]]:
-    """Yield the matches of `pattern`, given that every match contains one of `starts` (ascending).
+    """Yield the matches of `pattern`, searching only near `starts` (ascending).
 
     Args:
-        pattern: what to find.
+        pattern: the pattern to search for.
         data: the bytes to search.
         starts: positions of texts that every match contains.
         before: maximum bytes from the start of a match to such a text.
-        after: bytes from such a text to the end of the shortest match.
+        after: minimum bytes from such a text to the end of a match.
     """
     last = 0
     for first, end in _windows(starts, before, after):

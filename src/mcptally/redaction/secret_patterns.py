@@ -1,4 +1,4 @@
-"""Describes secrets by their form: by a token's prefix, or by the text around it.
+"""Describes secrets that are recognised by a token's prefix or by the text around them.
 
 The rows are in `secrets.toml`; the recorder's redaction and the rule `leak.secret` use them. A
 pattern is compiled on first use.
@@ -29,7 +29,7 @@ class TokenPrefix(msgspec.Struct, frozen=True, kw_only=True):
     tail: str
     """Regular expression for the rest of the token; linear, without nested repetition."""
     source: str = "mcptally"
-    """The standard that defines the form; `mcptally` if there is none."""
+    """The standard that defines the token's form; `mcptally` if there is none."""
     on: frozenset[str] = DEFAULT
     """Base policies that include this rule."""
     silent: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class SecretPattern(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     needles: tuple[str, ...]
-    """Lower-case texts; every match contains at least one of them. With `""`, every frame is
+    """Lower-case texts; every match contains at least one of them. `""` means that every frame is
     searched."""
     pattern: str
     """Regular expression; its group `secret` is replaced."""
@@ -66,7 +66,7 @@ def rows_of(
     rows: Iterable[Mapping[str, Any]],
     parts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[_R, ...]:
-    """Return the rows with complete patterns: join lists and substitute named parts.
+    """Return the rows with complete patterns: lists are joined and named parts substituted.
 
     Args:
         kind: the type of the rows.

@@ -1,6 +1,7 @@
 """Replaces spans of bytes so that JSON stays valid: no edit splits an escape sequence.
 
-Also maps between a frame and its unescaped view, and hashes values that must stay comparable.
+The module also maps offsets between a frame and its unescaped view, and hashes values that must
+stay comparable.
 """
 
 import re
@@ -15,7 +16,7 @@ _BACKSLASH: Final = 0x5C
 
 
 class Span(NamedTuple):
-    """A range of a frame and the bytes that replace it."""
+    """A range of bytes in a frame, and their replacement."""
 
     start: int
     end: int
@@ -23,11 +24,12 @@ class Span(NamedTuple):
 
 
 def hashed(kind: str, value: str) -> str:
-    """Return `[hashed:KIND:…]`, so that equal values stay equal after redaction.
+    """Return `[hashed:KIND:HASH]` for a value; equal values stay equal after redaction.
 
     The hash is SHA-256 without a key, truncated to 64 bits, so that `mcptally redact` and all
     processes that record one session write the same text. The hash protects values that cannot be
-    guessed (session ids are random by specification), but not values from a short list.
+    guessed, such as session ids, which the specification requires to be random; it does not protect
+    values from a short list.
     """
     if is_redacted(value.encode(errors="surrogateescape")):
         return value
@@ -84,9 +86,9 @@ MapBack = Callable[[int, int], tuple[int, int]]
 
 
 def unescape(data: bytes) -> tuple[bytes, MapBack] | None:
-    r"""Return the frame with escaped ASCII characters decoded, and a map back to its offsets.
+    r"""Decode a frame's escaped ASCII characters; also return a map back to the frame's offsets.
 
-    A quote written as `\u0022` becomes `\"`, with more backslashes if it is nested. Returns None
+    A quote written as `\u0022` becomes `\"`, with further backslashes if it is nested. Returns None
     if nothing is escaped.
     """
     if b"\\" not in data and b"%" not in data:
@@ -173,7 +175,7 @@ def replace_spans(data: bytes, spans: Iterable[Span]) -> tuple[bytes, int]:
 
 
 def _whole_escapes(data: bytes, start: int, end: int) -> tuple[int, int]:
-    """Return the span without partial escapes at its ends, so that JSON strings stay valid."""
+    """Shrink a span so that it cuts no escape sequence and the JSON string stays valid."""
     run = 0
     while start > run and data[start - run - 1] == _BACKSLASH:
         run += 1

@@ -1,4 +1,4 @@
-"""Distinguishes secret values from ordinary words by their characters, without context."""
+"""Distinguishes secrets from ordinary words by their characters alone, without context."""
 
 import re
 from typing import Final
@@ -48,7 +48,7 @@ def luhn(value: bytes) -> bool:
 
 
 def not_a_placeholder(value: bytes) -> bool:
-    """Return whether the value is not a variable, template, example word or address."""
+    """Return whether the value is not a variable, a template, an example word or an address."""
     return _PLACEHOLDER.match(value) is None
 
 

@@ -1,4 +1,4 @@
-"""Decides whether a value looks like a secret or like a path, a word or source code."""
+"""Decides whether a value looks like a secret, or like a path, a word or source code."""
 
 import re
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _is_random_key(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
-    """Return whether the value mixes letters, digits and cases, and does not look like a name."""
+    """Return whether the value mixes letters, digits and cases and does not look like a name."""
     value = view[start:end]
     if len(value) < 8 or b" " in value or not token_like(value):
         return False
@@ -54,7 +54,7 @@ def _is_key_in_capitals(view: bytes, start: int, end: int) -> bool:
 
 
 def _is_password_beside_login(view: bytes, start: int, end: int) -> bool:
-    """Return whether the value looks like a password or is near a field for a login name."""
+    """Return whether the value looks like a password or stands near a login name field."""
     value = view[start:end]
     if len(value) < 3 or value.lower() in _TEST_RESULTS or not value.strip(b"0123456789/.% "):
         return False
@@ -85,7 +85,7 @@ The first word of a key is the secret's kind.
 
 
 def is_expression(view: bytes, found: re.Match[bytes], name: bytes, separator: bytes) -> bool:
-    """Return whether the value is source code (variable, attribute, type): `cookies=self.cookies`.
+    """Return whether the value is source code, such as `self.cookies` in `cookies=self.cookies`.
 
     The value must consist of words, and either share a word with the name or be followed by code.
     """
@@ -118,7 +118,7 @@ _CODE_AFTER: Final = re.compile(
 
 
 def _reads_as_words(identifier: bytes) -> bool:
-    """Return whether the parts of an identifier look like words, not random letters."""
+    """Return whether the parts of an identifier look like words, not like random letters."""
     words = WORDS_IN_NAME.findall(identifier)
     ends_with_number = bool(words) and words[-1].isdigit() and b"_" not in identifier
     return not ends_with_number and sum(map(len, words)) >= _LETTERS_PER_WORD * len(words) > 0
