@@ -162,7 +162,7 @@ _OF_PATHS: Final = "overview"
 
 
 def _is_path(word: str) -> bool:
-    """Return whether a word that is not a command is probably a path or a glob pattern."""
+    """Return whether a word that is not a command is probably meant as a path or pattern."""
     return os.path.lexists(word) or any(sign in word for sign in (os.sep, "*", "?", "["))
 
 
@@ -229,7 +229,7 @@ def main() -> None:
 
 
 def _usage_problem(error: click.ClickException) -> str:
-    """Return click's error message in the style of our own messages."""
+    """Return click's error message, reworded in the style of our own messages."""
     text = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     more = "" if context is None or text.endswith("?") else f"; see {context.command_path} --help"
@@ -237,7 +237,7 @@ def _usage_problem(error: click.ClickException) -> str:
 
 
 def _disk_full(arguments: Sequence[str]) -> UnreadableError:
-    """Return an error that names the argument, if any, whose path is on a full disk."""
+    """Return the error for a full disk; it names the argument whose path is on the disk, if any."""
     place = full_place([*arguments, tempfile.gettempdir()])
     where = f"{place}: cannot be written: " if place else ""
     return UnreadableError(f"{where}the disk is full; free some space and start the command again")
@@ -268,7 +268,7 @@ _JSON_ESCAPES: Final = "mcptally.json"
 
 
 def _escape_unknown_characters() -> None:
-    """Make stdout escape characters that its encoding lacks; by default, they raise an error."""
+    """Make stdout escape characters that its encoding lacks; by default, writing them fails."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         codecs.register_error(_JSON_ESCAPES, _json_escapes)
         sys.stdout.reconfigure(errors=_JSON_ESCAPES)
@@ -283,7 +283,7 @@ def _json_escapes(error: UnicodeError) -> tuple[str, int]:
 
 
 class _Stdout(io.FileIO):
-    """The descriptor of stdout. Errors from writing to it have the file name `stdout`."""
+    """The raw stream behind stdout; a write error has the file name `stdout`."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
         try:

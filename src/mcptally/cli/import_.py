@@ -94,7 +94,7 @@ def command(
         raise click.UsageError("give PATHS, or the format otlp and --listen")
     received = None
     if listen:
-        policy(redaction)  # rejects a bad option before anything is received
+        policy(redaction)  # rejects an invalid option before anything is received
         parse_timezone(timezone)
         received = _received(listen, out)
         paths = (received,)
@@ -118,7 +118,7 @@ def command(
 
 
 def _received(listen: str, out: Path) -> Path:
-    """Receive spans at an address until Ctrl-C; return the file that they were written to."""
+    """Receive spans at an address until Ctrl-C; return the path of the file with the spans."""
     import datetime
 
     from mcptally.importers.otlp_protobuf import require_library
@@ -140,7 +140,7 @@ def _received(listen: str, out: Path) -> Path:
 
 
 def _print_files(done: "Imported") -> None:
-    """Print the skipped files, and the unused lines and notes of all other files."""
+    """Print which files were skipped, and the unused lines and notes of the other files."""
     for path, why in done.passed_over.items():
         _print_message(f"skipped: {path}: {why}")
     for outcome in done.files:

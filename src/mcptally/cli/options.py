@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def require_mcp_2(command: str) -> None:
-    """Reject a command that needs version 2 of the package `mcp`; agents often pin version 1.
+    """Raise an error unless version 2 of the package `mcp` is installed; agents often pin 1.
 
     Raises:
-        UsageError: an older version is installed.
+        UsageError: `mcp` is older than version 2.
     """
     version = importlib.metadata.version("mcp")
     if int(version.partition(".")[0]) < 2:
@@ -31,7 +31,7 @@ def require_mcp_2(command: str) -> None:
 
 
 class FormatChoice(click.Choice[str]):
-    """An output format. If a format belongs to another command, the error names that command."""
+    """An option for an output format. The error for another command's format names that command."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the format's name, or reject the value with a helpful message."""
@@ -93,7 +93,7 @@ class Gates(NamedTuple):
     sarif: Path | None
 
     def load(self, *, comparing: bool = False) -> "list[Gate]":
-        """Return the gates; see `limits.load`.
+        """Load the gates with `limits.load`.
 
         Raises:
             UsageError: a gate is invalid, or another gate option is given without a gate.
@@ -109,7 +109,7 @@ class Gates(NamedTuple):
         return limits.load(self.fail_on, comparing=comparing)
 
     def report(self, ctx: click.Context, results: "Sequence[Result]") -> None:
-        """Write the results to the files and to stderr; exit with 1 if a gate failed.
+        """Write the results to the report files and to stderr; exit with 1 if a gate failed.
 
         Raises:
             UsageError: a file cannot be written.
@@ -128,7 +128,7 @@ def gate_options(examples: str) -> Callable[[Callable[..., None]], Callable[...,
     """Add `--fail-on`, `--fail-on-undecided`, `--junit` and `--sarif`, passed as `gates: Gates`.
 
     Args:
-        examples: conditions that a gate may have.
+        examples: examples of gate conditions, for the help text.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -171,7 +171,7 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
 
 
 def write_unread(unread: "Unread | None") -> None:
-    """Print on stderr which parts of an archive could not be read, if any."""
+    """Print to stderr which parts of an archive could not be read, if any."""
     from mcptally.redaction.display import as_message
     from mcptally.transcript.unread import in_words
 

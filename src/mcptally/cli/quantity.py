@@ -1,4 +1,4 @@
-"""Defines option types for sizes and durations with units, such as `64M`, `7d` and `off`."""
+"""Defines option types for sizes and durations with units (`64M`, `7d`), or `off`."""
 
 import math
 from typing import Any, Final
@@ -11,7 +11,7 @@ _DURATIONS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 864
 
 
 class Quantity(click.ParamType[float | None]):
-    """A number with a unit, or `off`."""
+    """The type of an option whose value is a number with a unit, or `off`."""
 
     def __init__(self, name: str, units: dict[str, int]) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class Quantity(click.ParamType[float | None]):
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds above 0."""
+    """The type of an option whose value is a positive number of seconds."""
 
     def __init__(self) -> None:
         super().__init__(0, min_open=True)
@@ -52,7 +52,7 @@ class Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the value as a number.
+        """Return the number of seconds.
 
         Raises:
             click.BadParameter: the text is not a number above 0.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _questions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names of questions, and show their titles."""
+    """Return the names of questions that complete a word, with their titles as help."""
     from mcptally.analytics.views import question_titles
 
     return [
@@ -130,7 +130,7 @@ def command(
 
 
 def _write_reviewed(store: "Store", filters: dict[str, Any]) -> None:
-    """Print on stderr the failure rate from a reviewed sample, for the chosen server and tool."""
+    """Print the reviewed sample's failure rate for the chosen server and tool to stderr."""
     from mcptally.review.place import file_of_store
 
     file = file_of_store(store.manifest, store.path)

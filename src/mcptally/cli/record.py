@@ -140,8 +140,8 @@ def command(
         )
 
     if policy not in ("default", "strict", "none"):
-        # Report a misspelt rule before the server starts. Skip the check for common policies, to
-        # save start-up time.
+        # Report a misspelt rule before the server starts. Common policies are not checked, to save
+        # start-up time.
         from mcptally.redaction.policy import policy as policy_named
 
         policy_named(policy)
@@ -158,7 +158,7 @@ def command(
 
 
 def _check_folder(out: str) -> None:
-    """Reject a path that cannot become a folder; does not check permissions or free space."""
+    """Reject a path that cannot be a folder. Permissions and free space are not checked."""
     place = os.path.abspath(out)  # noqa: PTH100  (importing pathlib would delay the start)
     while not os.path.isdir(place):  # noqa: PTH112
         if os.path.islink(place):  # noqa: PTH114

@@ -1,4 +1,4 @@
-"""The command `mcptally review`: asks whose fault calls are, and prints rates from the answers."""
+"""The command `mcptally review`: asks whose fault failed calls are, and estimates rates."""
 
 import functools
 import os
@@ -156,7 +156,7 @@ def _ask_person(store: "Store", session: "Session", mode: "Mode", *, second: boo
 def _settle(
     session: "Session", item: "Item", reader: Iterator[tuple[str, str]], whole: Callable[[], str]
 ) -> bool:
-    """Handle keys until the reviewer answers, skips or undoes; return False if they quit."""
+    """Handle keys until the reviewer answers, skips, undoes or quits; return False if they quit."""
     from mcptally.review.answers import KEYS
 
     why, group = "", False
@@ -195,10 +195,7 @@ _ACTIONS = frozenset("catuno?szAwvq")
 
 
 def _keys() -> Iterator[tuple[str, str]]:
-    """Yield each key that is pressed.
-
-    The key `w` is yielded with the reason that is typed after it.
-    """
+    """Yield each key that is pressed. The key `w` comes with the reason that is typed after it."""
     while True:
         key = click.getchar()
         if key in ("\x03", "\x04"):
@@ -250,7 +247,7 @@ def _described(
     ]
     if item.group and not item.sample:
         lines[-1] += f", {100 * item.share:.0f} % of the failed calls"
-    # Do not show the reply of a failed call: it is the error text in a JSON envelope.
+    # Do not show a failed call's reply: it is just the error text in a JSON envelope.
     for name in ("request", "error" if facts["error"] else "reply"):
         lines += _block(name, facts[name], whole=whole)
     for name in ("stderr", "description", "input_schema"):
@@ -279,7 +276,7 @@ _WHOLE = 1_000_000
 
 
 def _block(name: str, text: str | None, *, whole: bool = False) -> list[str]:
-    """Return a text's lines, labelled with its name; without `whole`, only the first `_LINES`."""
+    """Return a text's lines under its name: all lines if `whole`, else the first `_LINES`."""
     if not text:
         return []
     lines = text.splitlines() or [""]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _PathOrUrl(click.Path):
-    """A path, or a URL, which stays a string."""
+    """The type of an option whose value is a path, or a URL, which stays a string."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if is_url(value) else super().convert(value, param, ctx)
@@ -121,7 +121,7 @@ def command(
 
     if gates.fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
-    limits = gates.load()  # an invalid gate is reported before the work
+    limits = gates.load()  # report an invalid gate before any work is done
     partition_bytes = None
     if memory is not None:
         jobs, partition_bytes = _fit_memory(int(memory), jobs)
@@ -152,7 +152,7 @@ def command(
 
 
 def _print_summary(summary: "Summary", out: Path | str, *, has_selection: bool) -> None:
-    """Print a summary of the run and suggested next commands."""
+    """Print a summary of the run, and suggest next commands."""
     write = sys.stderr.write
     write_unread(summary.unread)
     if summary.in_full:
@@ -239,7 +239,7 @@ def progress_bar() -> Iterator[Callable[[int, int], None]]:
 
 
 def _state_after_interrupt(out: Path | str) -> str:
-    """Return a sentence about the state of the store after an interrupted run."""
+    """Return a sentence that states what an interrupted run left of the store."""
     if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} was not changed"
     return f"no store was written to {out}"
