@@ -1,7 +1,7 @@
 """Checks line by line whether an archive is complete, and lists what is missing.
 
-Lines are parsed exactly as in `score`; payloads are not examined. Memory use is one read buffer,
-plus a few numbers per recording and per gap in its numbering.
+Lines are parsed exactly as in `score`; payloads are not examined. Memory is needed only for one
+read buffer and a few numbers per recording and per gap in its numbering.
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class _SeqRun:
 
 @dataclasses.dataclass(slots=True)
 class _RecordingState:
-    """The state of one recording after the events read so far."""
+    """What is known about a recording from the events read so far."""
 
     file: Path
     server: str | None = None
@@ -70,7 +70,7 @@ class _RecordingState:
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     runs: list[_SeqRun] = dataclasses.field(default_factory=list)
     max_runs: int = _MAX_RUNS
-    """Number of runs above which runs are merged."""
+    """Number of runs at which runs are merged."""
     segments: list[int] = dataclasses.field(default_factory=list)
     latest: int = 0
     """The highest segment number so far; `file` contains that segment."""
@@ -107,8 +107,8 @@ class FileCheck:
     bytes_not_read: int
     """Decompressed size of the lines that are not events of format 1."""
     share_not_read: float
-    """Minimum share of the file that could not be read. A truncated file has lost a larger
-    share."""
+    """Minimum share of the file that could not be read. The share is higher if the file is
+    truncated."""
     problems: list[str]
 
 
@@ -127,7 +127,7 @@ class ArchiveCheck:
 
 @with_raised_recursion_limit
 def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
-    """Check that an archive is complete: no event is lost or torn, and each recording is closed.
+    """Check whether an archive is complete: no event lost or torn, and every recording closed.
 
     Args:
         paths: one or several files, folders or patterns, as for `score`.
@@ -170,7 +170,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # reported when the file is read
+        return 0  # the error is reported when the file is read
 
 
 def _check_file(
@@ -228,7 +228,7 @@ def _numbered_lines(run: LineRun) -> Iterator[tuple[int, bytes]]:
 
 
 def _add_event(event: AnyEvent, path: Path, seen: dict[str, _RecordingState]) -> None:
-    """Add one event to the state of its recording."""
+    """Update the state of an event's recording."""
     state = seen.get(event.recording)
     if state is None:
         state = seen[event.recording] = _RecordingState(path)
@@ -257,13 +257,13 @@ def _note_seq(state: _RecordingState, event: AnyEvent) -> None:
     runs.append(_SeqRun(event.seq, event.seq, event.ts_ns, event.ts_ns))
     if len(runs) > state.max_runs:
         state.runs = _merged(state)
-        # Gaps prevented merging. Raise the limit, because merging again at every event would be
+        # Gaps prevented merging. Raise the limit, because merging at every further event would be
         # slow.
         state.max_runs = max(_MAX_RUNS, 2 * len(state.runs))
 
 
 def _merged(state: _RecordingState) -> list[_SeqRun]:
-    """Sort and merge the runs; count repeated `seq` values, and times that go backwards."""
+    """Sort and merge the runs; count repeated `seq` values and times that go backwards."""
     merged: list[_SeqRun] = []
     for run in sorted(state.runs, key=lambda r: (r.first, r.last)):
         before = merged[-1] if merged else None
@@ -339,7 +339,7 @@ def _segment_problems(state: _RecordingState) -> Iterator[str]:
 
 
 def _count_mismatches(state: _RecordingState) -> Iterator[str]:
-    """Yield messages about event kinds whose number differs from `counts` in `close`."""
+    """Yield a message for each kind of event whose number differs from `counts` in `close`."""
     counts_in_close = state.counts_in_close or {}
     for event, number in counts_in_close.items():
         if event not in EVENT_NAMES or event == "close" or not isinstance(number, int):

@@ -1,4 +1,4 @@
-"""Finds the transcript files that paths, folders and patterns name, and reports skipped files."""
+"""Finds the transcript files at paths, in folders and matching patterns; reports skipped files."""
 
 import contextlib
 import glob
@@ -19,10 +19,10 @@ transcript."""
 
 
 class SkippedFile(msgspec.Struct, frozen=True):
-    """A file in a folder, or a match of a pattern, that was skipped."""
+    """A skipped file: it was found in a folder or matches a pattern."""
 
     name: str
-    """The file's path; bytes that are not UTF-8 are replaced."""
+    """The file's path, with bytes that are not UTF-8 replaced."""
     why: str
     """Why the file is not read."""
 
@@ -34,11 +34,11 @@ def discover(
 
     A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
     of the folder are not followed. A pattern stands for its matches. A file that is named
-    explicitly is always read, unless it is named like the file with reviewers' answers.
+    explicitly is always read, unless it has the name of the file with reviewers' answers.
 
     Args:
         paths: files, folders and patterns.
-        passed_over: called with each file in a folder, or match, that is skipped.
+        passed_over: called with each skipped file.
 
     Raises:
         UnreadableError: a path is empty, does not exist, is not a regular file, cannot be listed or
@@ -68,7 +68,7 @@ def discover(
 
 
 def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
-    """Yield the files for one path; skipped files are appended to `out`."""
+    """Yield the files that one path stands for; append skipped files to `out`."""
     if _path_is(path, Path.is_dir):
         yield from files_below(path, out)
     elif _path_is(path, Path.exists):
@@ -94,7 +94,7 @@ def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
     """Return whether a path passes a test such as `Path.is_dir`.
 
     Raises:
-        UnreadableError: the system refuses the path (too long, contains a NUL).
+        UnreadableError: the system refuses the path (it is too long or contains a NUL).
     """
     try:
         return what(path)
@@ -109,16 +109,16 @@ def pattern_matches(pattern: Path) -> Iterator[Path]:
     if fixed < len(parts):
         try:
             yield from Path(*parts[:fixed]).glob(str(Path(*parts[fixed:])))
-        except ValueError as error:  # an invalid pattern, such as `**` next to other characters
+        except ValueError as error:  # the pattern is invalid, such as `**` next to other characters
             raise UnreadableError(f"{pattern}: {error}") from error
 
 
 def files_below(
     folder: Path, out: list[SkippedFile], suffixes: tuple[str, ...] = SUFFIXES
 ) -> Iterator[Path]:
-    """Yield the files of a folder, at any depth, whose names end with one of `suffixes`.
+    """Yield the files in a folder, at any depth, whose names end with one of `suffixes`.
 
-    Links out of the folder are not followed. Files that are skipped are appended to `out`.
+    Links out of the folder are not followed. Skipped files are appended to `out`.
 
     Raises:
         UnreadableError: a folder cannot be listed.

@@ -1,7 +1,7 @@
 """Declares transcript events and JSON-RPC messages as msgspec structs, with decoders.
 
 Payloads stay raw JSON (`Raw`); an empty `Raw` means that the member is absent. Members that are
-nearly always strings are typed as strings. `LenientDecoder` treats a member of another type as
+nearly always strings are typed as strings. `LenientDecoder` treats a member of the wrong type as
 absent, so that the rest of an invalid message is still decoded.
 """
 
@@ -110,7 +110,7 @@ class CloseEvent(Event, tag="close"):
 
 
 class GapEvent(Event, tag="gap"):
-    """A number of events that the recorder could not write."""
+    """Reports how many events the recorder could not write."""
 
     lost: _Int | None = None
     why: str | None = None
@@ -128,7 +128,7 @@ class Msg(Struct, gc=False):
 
 
 class RequestMeta(Struct, gc=False):
-    """The members of `params._meta` that any stage uses."""
+    """The members of `params._meta` that at least one stage uses."""
 
     progress_token: Raw = msgspec.field(default=ABSENT, name="progressToken")
     protocol_version: str | None = msgspec.field(
@@ -142,7 +142,7 @@ class RequestMeta(Struct, gc=False):
 
 
 class Params(Struct, gc=False, rename="camel"):
-    """The members of `params` that any stage uses, for all methods."""
+    """The members of `params`, across all methods, that at least one stage uses."""
 
     name: str | None = None
     uri: str | None = None
@@ -175,14 +175,14 @@ class Block(Struct, gc=False, rename="camel"):
 
 
 class ResultMeta(Struct, gc=False):
-    """The members of `result._meta` that any stage uses."""
+    """The members of `result._meta` that at least one stage uses."""
 
     server_info: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/serverInfo")
     subscription: Raw = msgspec.field(default=ABSENT, name="io.modelcontextprotocol/subscriptionId")
 
 
 class Result(Struct, gc=False, rename="camel"):
-    """The members of `result` that any stage uses, for all methods."""
+    """The members of `result`, across all methods, that at least one stage uses."""
 
     content: list[Block] | UnsetType | None = UNSET
     is_error: Raw = ABSENT
@@ -237,7 +237,7 @@ class LenientDecoder(Generic[T]):
         }
 
     def many(self, texts: Sequence[Raw]) -> tuple[list[T], list[int]]:
-        """Return one struct per text, in order, and the indexes of texts that do not fit."""
+        """Return one struct per text, in order, and the indexes of texts that do not fit `cls`."""
         out: list[T] = []
         odd: list[int] = []
         # Decode one by one: joining the texts into lines would copy all of them.
@@ -246,20 +246,20 @@ class LenientDecoder(Generic[T]):
             try:
                 out.extend(decoded)
             except (msgspec.DecodeError, RecursionError):
-                # The texts before this one are in `out`; `decoded` continues after it.
+                # The preceding texts are in `out`; `decoded` continues with the next text.
                 odd.append(len(out))
                 out.append(self._decode_by_member(texts[len(out)]))
         return out, odd
 
     def one(self, text: Raw) -> T:
-        """Decode one text; a member of another type than declared counts as absent."""
+        """Decode one text; a member of the wrong type counts as absent."""
         try:
             return self.decode(text)
         except (msgspec.DecodeError, RecursionError):
             return self._decode_by_member(text)
 
     def _decode_by_member(self, text: Raw) -> T:
-        """Decode a text that does not fit the struct; omit the members that do not fit."""
+        """Decode a text that does not fit the struct, leaving out the members that do not fit."""
         value = self.cls()
         try:
             members = MEMBERS_DECODER.decode(text)
@@ -280,7 +280,7 @@ ITEMS_DECODER: Final = msgspec.json.Decoder(list[Raw])
 
 
 def _value_of_other_type(name: str, raw: Raw, default: Any) -> Any:
-    """Return the value that replaces a member of another type than declared."""
+    """Return the value that replaces a member of the wrong type."""
     if name == "content":
         try:
             return [BLOCK_DECODER.one(item) for item in ITEMS_DECODER.decode(raw)]

@@ -1,8 +1,8 @@
-"""Reads the bytes of transcripts, decompressed and split into lines.
+"""Reads transcripts as bytes: decompresses them and splits them into lines.
 
-The content of lines is not parsed here. Files are streamed, not read into memory as a whole, and
-read only up to the size that they had when they were opened. Lines longer than `MAX_LINE`, and data
-beyond what `DecompressionBudget` allows, are skipped and reported.
+Lines are not parsed here. Files are streamed, not read into memory as a whole, and only up to the
+size that they had when they were opened. Lines longer than `MAX_LINE`, and data beyond what
+`DecompressionBudget` allows, are skipped and reported.
 """
 
 import functools
@@ -70,7 +70,7 @@ _ASCII_TEXT: Final = re.compile(rb"[\x20-\x7e\s]*\Z")
 
 
 class DecompressionBudget(msgspec.Struct):
-    """The number of bytes by which several files together may exceed `FREE_EXPANSION`."""
+    """How many bytes several files together may expand to beyond `FREE_EXPANSION`."""
 
     left: int = UNPACK_BUDGET_BYTES
 
@@ -82,7 +82,7 @@ class Digests:
         self._of_file: dict[Path, tuple[int, str]] = {}
 
     def add(self, path: Path, size: int, sha256: str) -> None:
-        """Add a file whose `size` bytes were read."""
+        """Store the digest of a file that was read completely."""
         self._of_file[path] = (size, sha256)
 
     def get(self, path: Path, size: int) -> str | None:
@@ -198,7 +198,7 @@ def _open_decompressed(
 
 
 class _CutOffError(EOFError):
-    """Raised if compressed data ends early, with the number of bytes not decompressed."""
+    """Raised if compressed data ends early; states how many bytes were not decompressed."""
 
     def __init__(self, undecoded: int) -> None:
         super().__init__("the compressed data ends early, as if the file was cut off")
@@ -206,7 +206,7 @@ class _CutOffError(EOFError):
 
 
 class _ZstdFile(io.RawIOBase):
-    """Yields the decompressed bytes of zstd frames, and closes the underlying file.
+    """A reader that decompresses zstd frames, and closes the underlying file.
 
     Zstandard's own `stream_reader` does not detect that a file ends within a frame.
 
@@ -253,7 +253,7 @@ _ZSTD_AT_A_TIME: Final = 1 << 11
 
 
 def _decompressor(file: BinaryIO, head: bytes) -> BinaryIO | None:
-    """Return a decompressing reader that closes `file`; None if `head` is not compressed."""
+    """Return a decompressing reader that also closes `file`; None if `head` is not compressed."""
     if head.startswith(_GZIP):
         return cast("BinaryIO", _ClosingGzipFile(file))
     if head.startswith(_ZSTD):
@@ -304,11 +304,11 @@ class LineRun(msgspec.Struct, frozen=True, dict=True):
     first: int
     """Number of the first line, counted from 1."""
     rest: float = 0.0
-    """Approximate share of the file after this run."""
+    """Approximate share of the file that follows this run."""
 
     @functools.cached_property
     def ends(self) -> list[int]:
-        """Offset in `data` of the end of each line, after its newline."""
+        """The offset in `data` at which each line ends, after its newline."""
         # One `find` per line takes a third of the time of `bytes.count`.
         find, at, ends = self.data.find, 0, []
         while at := find(b"\n", at) + 1:
@@ -337,7 +337,7 @@ class Damage(msgspec.Struct, frozen=True):
     rule: str
     """Id of a rule in rules/archive.toml."""
     message: str
-    """What is wrong, without the name of the file."""
+    """Describes the damage, without the file's name."""
     rest: float = 1.0
     """Share of the file that was not read because of the damage."""
     skipped: int = 0
@@ -357,7 +357,7 @@ def read_lines(
     digests: Digests | None = None,
     span: Span | None = None,
 ) -> Iterator[LineRun | Damage]:
-    """Yield the lines of a file in runs of about `chunk` bytes, and each unreadable part.
+    """Yield a file's lines in runs of about `chunk` bytes, and a `Damage` per unreadable part.
 
     Args:
         path: the file. If it cannot be opened, one `Damage` is yielded.
@@ -417,7 +417,7 @@ def read_lines(
 
 
 def read_pieces(path: Path, *, room: DecompressionBudget | None = None) -> Iterator[bytes | Damage]:
-    """Yield the bytes of a file in pieces of about `CHUNK_BYTES`, for documents without lines.
+    """Yield a file's bytes in pieces of about `CHUNK_BYTES`, for formats not based on lines.
 
     The limits are the same as in `read_lines`. After damage, the last item is a `Damage` without a
     line number.
@@ -455,7 +455,7 @@ def _start_reading(
 def _blocks(
     stream: BinaryIO, size: int, chunk: int, room: DecompressionBudget
 ) -> Iterator[bytes | Damage]:
-    """Yield the bytes of the stream; if reading stops early, the last item is a `Damage`."""
+    """Yield a stream's bytes in blocks; if reading stops early, the last item is a `Damage`."""
     # Use `read1`: `read` would drop the data that was decompressed before an error.
     read = cast("Any", stream).read1 if size else stream.read
     allowed = size * FREE_EXPANSION

@@ -1,4 +1,4 @@
-"""Counts skipped lines of a file by reason."""
+"""Counts the skipped lines of a file by reason."""
 
 from pathlib import Path
 

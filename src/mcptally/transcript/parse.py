@@ -1,4 +1,4 @@
-"""Parses transcript lines into events; for invalid lines, returns the broken rule and a message.
+"""Parses transcript lines into events, or into the broken rule and a message if they are invalid.
 
 `score` and `check` both use this module, so they never disagree about a line.
 """
@@ -55,7 +55,7 @@ def parse_lines(data: bytes, ends: Sequence[int]) -> list[AnyEvent] | None:
 
 
 def decode_events(data: bytes | memoryview, lines: int) -> list[AnyEvent] | None:
-    """Return the events on UTF-8 lines that are not nested too deeply; None if a line has no event.
+    """Decode UTF-8 lines that are not nested too deeply; return None if a line is not an event.
 
     Args:
         data: the lines.
@@ -108,7 +108,7 @@ def parse_event(line: bytes) -> AnyEvent | Rejection | None:
 
 
 def _withheld_message(members: dict[str, Raw]) -> str:
-    """Return the message about a line that `redact` withheld, with the line's reason."""
+    """Return a message that says why `redact` withheld a line."""
     try:
         why = f": {msgspec.json.decode(members[WITHHELD], type=str)[:_MAX_QUOTED]}"
     except (KeyError, msgspec.DecodeError):
@@ -138,7 +138,7 @@ def parse_members(line: bytes) -> list[Member] | Rejection:
         return list(_scan_members(line.decode()))
     except msgspec.ValidationError:
         return "transcript.not_an_event", "JSON, but not an object"
-    except ValueError:  # msgspec or the standard library raised it
+    except ValueError:  # raised by msgspec or by the standard library
         return "transcript.not_json", "not JSON"
 
 

@@ -1,8 +1,8 @@
 """Reads individual calls from transcripts: the frames as recorded, and the stderr around them.
 
 A store contains a call's arguments and result, but neither complete frames nor stderr. Lines are
-found by number. The recording and `seq` of a line must equal the store's values, so that another
-file of the same name is never mistaken for the transcript.
+found by number. A line's recording and `seq` must equal the store's values, so that another file
+with the same name is never mistaken for the transcript.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ class Position(NamedTuple):
     """Number of the line, counted from 1."""
     seq: int
     batch_index: int
-    """Position in a JSON-RPC batch; 0 otherwise."""
+    """Position in a JSON-RPC batch; 0 for a message outside a batch."""
 
 
 class CallPosition(NamedTuple):
@@ -66,8 +66,8 @@ class RecordedCall:
     """The frames and the stderr of a call, read from its transcript."""
 
     request: str | None = None
-    """The JSON-RPC frame as recorded; of a batch, only the call's member; of a truncated frame, the
-    head."""
+    """The JSON-RPC frame as recorded: only the call's member if it is a batch, only the head if it
+    is truncated."""
     reply: str | None = None
     stderr: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Lines of the server's stderr `before` the request, `during` the call, `after` the reply.
@@ -75,7 +75,7 @@ class RecordedCall:
     Some lines may be about other calls that the server processed at the same time. Terminal colours
     are removed."""
     not_read: str | None = None
-    """Why the transcript could not be read to its end; None if it was read to its end."""
+    """Why the transcript could not be read to its end; None if it could."""
 
 
 class _Stderr(NamedTuple):
@@ -91,11 +91,11 @@ class _File:
     wanted: dict[int, set[tuple[str, int]]] = dataclasses.field(
         default_factory=lambda: defaultdict(set)
     )
-    """Maps lines to the recording and seq of the messages that are expected there."""
+    """Maps line numbers to the recording and `seq` of the messages that are expected there."""
     searched: list[range] = dataclasses.field(default_factory=list)
-    """Lines that are searched for stderr."""
+    """Ranges of lines that are searched for stderr."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
-    """Maps the line numbers of wanted messages to the message's time and the line."""
+    """Maps the line number of each wanted message to the message's time and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
 
@@ -112,10 +112,10 @@ def read_calls(
     Args:
         places: where the calls are recorded; calls are read in this order until `most_bytes` are
             used.
-        most_bytes: maximum decompressed bytes read from all files together. A file is read up to
-            the last line that belongs to one of these calls.
-        folder: the folder to which the files' names are relative. A file that does not exist in
-            this folder is read from the current folder.
+        most_bytes: maximum number of decompressed bytes to read from all files together. A file is
+            read up to the last line that belongs to one of these calls.
+        folder: the folder to which file names are relative. A file that does not exist in this
+            folder is read from the current folder.
 
     Returns:
         The calls in the order of `places`; `not_read` says why a call could not be read.
@@ -130,7 +130,7 @@ def read_calls(
 
 
 def _want(files: Mapping[str, _File], place: CallPosition) -> None:
-    """Add the line numbers of a call, and of the lines to search around it, to its files."""
+    """Add to a call's files the numbers of its lines and of the surrounding lines to search."""
     ends = [place.request] if place.reply is None else [place.request, place.reply]
     for end in ends:
         files[end.file].wanted[end.line].add((place.recording, end.seq))
@@ -194,7 +194,7 @@ def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
         ):
             line = run.line(number)
             expected = file.wanted.get(number)
-            # Lines are long: exclude most of them without the regular expression.
+            # Lines are long: exclude most of them without using the regular expression.
             if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
                 continue
             event = parse_event(line)
@@ -233,7 +233,7 @@ def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:
 def _found(
     files: Mapping[str, _File], end: Position
 ) -> tuple[tuple[int, bytes] | None, str | None]:
-    """Return a message's time and line, or why it was not found."""
+    """Return a message's time and line, or the reason why it was not found."""
     file = files[end.file]
     if found := file.lines.get(end.line):
         return found, None
@@ -260,7 +260,7 @@ def _around(
 ) -> dict[str, str]:
     """Return the stderr lines before, during and after a call.
 
-    Periods without lines are omitted.
+    A period without lines is omitted from the result.
     """
     ends = asked if replied is None else replied
     parts: dict[str, list[str]] = {"before": [], "during": [], "after": []}
@@ -280,7 +280,7 @@ def _around(
 
 
 def _last(lines: list[str], most: int) -> list[str]:
-    """Return the last lines; if they begin inside a PEM key, prepend the key's first line.
+    """Return the last `most` lines; if they start inside a PEM key, prepend the key's first line.
 
     Redaction recognises the lines of a key by its first line.
     """

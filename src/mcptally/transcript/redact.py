@@ -1,8 +1,8 @@
 """Applies a redaction policy to existing recordings and writes redacted copies.
 
-The policies are the same as in the recorder. Text that is not secret is copied unchanged; the
-source is not modified. A line that is not a JSON object cannot be searched field by field, so a
-line that states the reason replaces it.
+The policies are those of the recorder. Text that is not secret is copied unchanged; the source is
+not modified. A line that is not a JSON object cannot be searched field by field, so a line that
+states the reason replaces it.
 """
 
 import base64
@@ -50,18 +50,18 @@ class RedactionSummary:
 
     Lines that an earlier run withheld do not count."""
     withheld: list[str] = dataclasses.field(default_factory=list)
-    """Messages about lines that could not be searched: one message per file and reason, with the
-    first line and the number of further lines."""
+    """Messages about lines that could not be searched: one message per file and reason, which
+    states the first line and the number of further lines."""
     dropped: list[str] = dataclasses.field(default_factory=list)
     """Messages about lines that could not be read and are missing from the copy."""
 
 
 class _Redaction(NamedTuple):
-    """The policy of a run, and its key for hashing ids."""
+    """The policy of a run, and the run's key for hashing ids."""
 
     policy: Policy
     key: bytes
-    """Random key for hashing ids; without a key, an id could be guessed from its hash."""
+    """Random key for hashing ids; without it, an id could be guessed from its hash."""
     stderr: dict[bytes, LineRedactor]
     """Maps recording ids to redactors for stderr, where a private key may span several lines."""
 
@@ -183,7 +183,7 @@ def compressed_like(source: Path, part: Path) -> Iterator[Callable[[bytes], Any]
 def _redact_line(
     line: bytes, redaction: _Redaction, done: RedactionSummary
 ) -> tuple[bytes, str | None]:
-    """Return the line to write, and the reason if the original line was withheld."""
+    """Return the line to write and, if the original line was withheld, the reason."""
     if not line.strip():
         return line, None
     end = line[len(line.rstrip(b"\r\n")) :]
@@ -207,7 +207,7 @@ def _redact_line(
 def _redact_members(
     event: str, members: list[Member], redaction: _Redaction
 ) -> tuple[list[Member], int]:
-    """Return the members of an event after redaction, and the number of strings replaced."""
+    """Redact an event's members; return them with the number of strings replaced."""
     count = 0
     clean: list[Member] = []
     others: list[int] = []
@@ -244,7 +244,7 @@ def _redact_members(
 
 
 def _redact_together(members: list[Member], policy_: Policy) -> tuple[list[Member], int]:
-    """Redact the members for which there is no specific redactor, together with their names.
+    """Redact, together with their names, the members for which there is no specific redactor.
 
     A member's name can mark its value as secret.
     """
@@ -322,7 +322,7 @@ def _redact_text(
 
 
 def _redact_b64(value: bytes, redaction: _Redaction) -> tuple[bytes, int]:
-    """Return the redacted bytes as base64; a value that is not base64 is replaced entirely."""
+    """Redact the bytes in a base64 value; a value that is not base64 is replaced entirely."""
     if value == b"null" or not redaction.policy.rules:
         return value, 0
     try:

@@ -1,7 +1,7 @@
 """Reads files at URLs (`s3://bucket/key` and other protocols of fsspec).
 
 A `RemoteFile` stands in for a `Path` when an archive is read: it has a name, a size, times and a
-stream of bytes. A connection error ends the run. As a finding, it would make the tables depend on
+stream of bytes. A connection error ends the run; if it became a finding, the tables would depend on
 the network.
 """
 
@@ -38,13 +38,13 @@ def is_s3(url: str) -> bool:
 
 
 def how_to_copy(url: str, folder: str) -> str:
-    """Return instructions for copying a store from a URL to a local folder."""
+    """Return instructions for copying a store from a URL to a local folder, for messages."""
     command = f", as with: aws s3 sync {url} {folder}" if is_s3(url) else ""
     return f"copy it to a folder{command}"
 
 
 def url_of_path(path: Path) -> str | None:
-    """Return the URL that `Path` shortened, such as `s3://bucket` for `s3:/bucket`; else None."""
+    """Return the URL that `Path` shortened to a form like `s3:/bucket`; None for other paths."""
     found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", path.as_posix())
     if not found:
         return None
@@ -76,7 +76,7 @@ def _file_system(protocol: str) -> Any:
 
 
 def resolve(url: str) -> tuple[Any, str]:
-    """Return a URL's fsspec file system and the path in it.
+    """Return a URL's fsspec file system and the path within it.
 
     Raises:
         UsageError: a package is not installed, or the protocol is unknown.
@@ -152,20 +152,19 @@ class RemoteFile:
         changed, version = self.mark
         seconds = changed // 10**9
         fields = (0o100444, version, 0, 1, 0, 0, self.size, seconds, seconds, seconds)
-        # Pass nanoseconds by name: they are not part of the sequence.
+        # Pass nanoseconds by name, because they are not part of the sequence.
         return os.stat_result(fields, {"st_mtime_ns": changed, "st_ctime_ns": changed})
 
     def raw(self) -> "_Stream":
         """Return an unbuffered stream of the file's bytes.
 
         Raises:
-            McptallyError: now or while reading: the file cannot be reached or has become
-                shorter.
+            McptallyError: now or during reads, if the file cannot be reached or has become shorter.
         """
         return _Stream(self)
 
     def open(self, _mode: str = "rb") -> BinaryIO:
-        """Return a buffered stream of the file's bytes. It raises the same errors as `raw`."""
+        """Return a buffered stream of the file's bytes, which raises the same errors as `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
     def sha256(self) -> str:
@@ -183,7 +182,7 @@ class RemoteFile:
 
 
 def is_remote(path: object) -> TypeGuard[RemoteFile]:
-    """Return whether a value is a `RemoteFile`, not a `Path`."""
+    """Return whether a value is a `RemoteFile` rather than a `Path`."""
     return isinstance(path, RemoteFile)
 
 

@@ -1,4 +1,4 @@
-"""Divides a file with many recordings into parts that can be read separately."""
+"""Divides a file with many recordings into parts that can be read independently."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ _EVENT: Final = re.compile(rb'\{"v": ?1, ?"event": ?"[a-z_]+", ?"recording": ?"(
 
 
 def spans_of(path: Path, target: int) -> list[Span]:
-    """Return parts of about `target` bytes; no recording has events in two parts.
+    """Divide a file into parts of about `target` bytes; no recording has events in two parts.
 
     Returns one part if the recordings overlap everywhere, and no part if a line does not begin like
     an event, because the limits on bad lines apply to whole files.
@@ -49,7 +49,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
             start = end
         size += len(run.data)
     sha256 = digests.get(path, size)
-    if sha256 is None:  # the file is being written
+    if sha256 is None:  # the file is still being written
         return []
     chosen, goal = [places[0]], target
     for place in sorted({*range(1, len(places))} - overlapped):

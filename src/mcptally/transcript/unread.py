@@ -1,4 +1,4 @@
-"""Counts the share of each file that could not be read, and sums it per archive."""
+"""Measures which share of each file, and of a whole archive, could not be read."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -39,7 +39,7 @@ class ReadTally:
         self.lost += size
 
     def note(self, line: int | None, message: str) -> None:
-        """Store the fault unless an earlier fault is stored."""
+        """Keep the fault if it is the file's first."""
         self.fault = self.fault or (message if line is None else f"line {line}: {message}")
 
     @property
@@ -49,14 +49,14 @@ class ReadTally:
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
-    """A file that could not be read to its end, or has lines without an event."""
+    """A file that could not be read to its end, or with lines that are not events."""
 
     file: str
     size: int
     """Size on disk in bytes."""
     share: float
-    """The minimum share of the file that could not be read. A truncated file has lost a larger
-    share."""
+    """The minimum share of the file that could not be read. The share is higher if the file is
+    truncated."""
     fault: str
     """The first fault, with its line."""
 
@@ -91,7 +91,7 @@ def in_words(unread: Unread | None, *, names: bool = False) -> list[str]:
 
     Args:
         unread: the parts of the archive that could not be read.
-        names: whether files are named without their folders.
+        names: whether to name files without their folders.
     """
     if unread is None:
         return []

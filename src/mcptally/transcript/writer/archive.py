@@ -1,6 +1,6 @@
 """Writes an archive, a folder of recordings, in this process.
 
-On POSIX, this runs in the writer process (process.py). Usage, safe from several threads:
+On POSIX, an archive runs in the writer process (process.py). It may be used by several threads:
 
     archive = Archive("traces", policy=policy, limits=Limits())
     recording = archive.prepare(transport="stdio", server="time", command=["mcp-server-time"])
@@ -108,7 +108,7 @@ class Archive:
         """Return a recording that may already have files; if so, `Recording.resume` must follow.
 
         Raises:
-            UnreadableError: its file names would not be those of segments.
+            UnreadableError: its file names would not be names of segments.
         """
         if not SEGMENT_NAME.fullmatch(f"{opening.stem}-0000.jsonl"):
             raise UnreadableError(f"{opening.stem!r} is not the beginning of a file name")

@@ -12,7 +12,7 @@ from mcptally.wire.framing import Piece, TruncatedFrame
 class Call(NamedTuple):
     """A call to a recording's method.
 
-    The bytes of large pieces follow the encoded call, which contains an index in place of each
+    The bytes of large pieces follow the encoded call, in which an index takes the place of each
     large piece. A `TruncatedFrame` is encoded as an array.
     """
 
@@ -47,7 +47,7 @@ def encode_call(
     items: Sequence[Any],
     arguments: dict[str, Any],
 ) -> list[bytes]:
-    """Return a call's record as a list of consecutive byte strings.
+    """Encode a call as a record, a list of consecutive byte strings.
 
     `items` are frames, stderr lines or events of an exchange.
     """
@@ -70,7 +70,7 @@ def encode_call(
 
 
 def decode_call(record: bytes) -> Call:
-    """Return the call in a record, with the large pieces of `frames` and `stderr` reinserted.
+    """Decode the call in a record, and reinsert the large pieces of `frames` and `stderr`.
 
     Raises:
         msgspec.DecodeError, TypeError, ValueError, IndexError: another program wrote the record.
@@ -92,7 +92,7 @@ def decode_call(record: bytes) -> Call:
 
 
 def frames_of(call: Call) -> list[bytes]:
-    """Return the frames of a call, except truncated frames."""
+    """Return the frames that a call records, except truncated frames."""
     if call.method == "frames":
         return [piece for piece in call.items if isinstance(piece, bytes)]
     if call.method == "events":

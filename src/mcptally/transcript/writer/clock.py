@@ -1,4 +1,4 @@
-"""Creates recording ids that sort by time, and event times that never go back."""
+"""Creates recording ids that sort by time, and event times that never go backwards."""
 
 import os
 import time

@@ -17,7 +17,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return the value as JSON, with undecodable bytes (surrogates, invalid in JSON) replaced."""
+    """Encode the value as JSON; undecodable bytes (surrogates, invalid in JSON) are replaced."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -45,7 +45,7 @@ class FrameContext(NamedTuple):
 
 
 class EventLineEncoder:
-    """Encodes the lines of one recording; a text whose redaction fails is left out.
+    """Encodes the events of one recording as lines; a text whose redaction fails is left out.
 
     `is_clean` says whether the policy is known to leave a frame unchanged.
     """
@@ -70,13 +70,13 @@ class EventLineEncoder:
         ) % (FORMAT_VERSION, recording.encode())
 
     def encode_event(self, event: str, fields: Mapping[str, Any], *, seq: int, ts_ns: int) -> bytes:
-        """Return the line of any event except `message`."""
+        """Return the line of an event of any kind except `message`."""
         common_fields = {"v": FORMAT_VERSION, "event": event, "recording": self._recording}
         complete = {**common_fields, "seq": seq, "ts_ns": ts_ns, **fields}
         return json_bytes(complete) + b"\n"
 
     def encode_http(self, fields: bytes, *, seq: int, ts_ns: int) -> bytes:
-        """Return the line of an `http` event with fields from `http_event`."""
+        """Return the line of an `http` event, whose fields come from `http_event`."""
         return self._http_template % (seq, ts_ns, fields)
 
     def frame_context(
@@ -149,18 +149,18 @@ class EventLineEncoder:
             return {**extra, "b64": b2a_base64(data, newline=False).decode()}
 
     def redact_url(self, url: str) -> str:
-        """Return the redacted URL or path; empty if redaction failed."""
+        """Return the URL or path after redaction; empty if redaction failed."""
         try:
             return to_utf8(self._policy.url(url)[0])
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
             return ""
 
     def redact_label(self, server: str) -> str:
-        """Return the redacted label: labels derived from commands may contain secrets."""
+        """Return the label after redaction: labels derived from commands may contain secrets."""
         return self._redact_text(to_utf8(server))
 
     def redact_command(self, command: Sequence[str]) -> list[str]:
-        """Return the redacted command line; empty if redaction failed."""
+        """Return the command line after redaction; empty if redaction failed."""
         try:
             return [to_utf8(word) for word in self._policy.argv(command)[0]]
         except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data

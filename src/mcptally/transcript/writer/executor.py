@@ -1,4 +1,4 @@
-"""Executes a journal's calls on an `Archive`, in the writer process or after a kill."""
+"""Executes a journal's calls on an `Archive`, in the writer process or after it was killed."""
 
 import contextlib
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class Executor:
             self._written[number] = self._recordings[number].resume(saved.progress)
 
     def execute_again(self) -> None:
-        """Execute again, call by call, the batch during which the previous process exited.
+        """Repeat, call by call, the batch during which the previous process ended.
 
         If two processes ended during a batch of one call, its events are counted as lost: the call
         might end this process too.
@@ -84,7 +84,7 @@ class Executor:
         self.archive.close()
 
     def _execute_batch(self, batch: Sequence[Call]) -> None:
-        """Execute calls, after one search for secrets in all their small frames."""
+        """Execute calls, after searching all their small frames for secrets at once."""
         frames = [frame for call in batch for frame in frames_of(call)]
         with contextlib.suppress(Exception):  # the error occurs again when the frame is recorded
             self.archive.clean_frames = self.archive.policy.clean_frames(frames)

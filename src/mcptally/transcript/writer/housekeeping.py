@@ -71,14 +71,14 @@ class Housekeeper:
         thread = threading.Thread(target=self._run, name="mcptally-housekeeping", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # out of memory or processes
+        except RuntimeError as error:  # the limit on memory or processes is reached
             self._failed = True
             self._log(f"finished files are neither compressed nor removed: {error}")
         else:
             self._thread = thread
 
     def queue(self, path: str) -> None:
-        """Queue a finished segment for compression, after which retention is applied."""
+        """Queue a finished segment for compression; retention is applied afterwards."""
         self._finished.put(path)
         self.start()
 
@@ -102,7 +102,7 @@ class Housekeeper:
             if self._stopping.is_set():
                 return
             wait = SWEEP_SECONDS
-            # On an error the segment stays as it is; the next sweep tries again.
+            # On an error, the segment stays as it is, and the next sweep tries again.
             with contextlib.suppress(OSError):
                 if path is not None and self._compress:
                     compress(path, stop=self._stopping)
@@ -121,7 +121,7 @@ def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "
     Raises:
         OSError: reading or writing failed, or `stop` was set; the original is unchanged.
     """
-    # Import late: most recordings end before anything is compressed.
+    # Import late, because most recordings end before anything is compressed.
     from pathlib import Path  # noqa: PLC0415
 
     import zstandard  # noqa: PLC0415

@@ -33,7 +33,7 @@ class RecordingWriter(Protocol):
     """Writes the events of one recording; see recording.py."""
 
     def begin(self) -> None:
-        """Create the file now, rather than with the first event."""
+        """Create the file now, not with the first event."""
 
     def frames(
         self,
@@ -84,10 +84,10 @@ class ArchiveWriter(Protocol):
         """Ensure that the recorded events are written soon."""
 
     def wait_until_written(self) -> None:
-        """Wait until the recorded events are in the files, or give up on a slow disk."""
+        """Wait until the recorded events are in the files; give up if the disk is too slow."""
 
     def watch(self, watch: WatchFunction) -> None:
-        """Register with an event loop the descriptors to which the archive must react."""
+        """Register the descriptors to which the archive must react with an event loop."""
 
     def close(self) -> None:
         """Close the archive; all recordings must be closed already."""

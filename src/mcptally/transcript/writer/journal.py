@@ -1,13 +1,13 @@
-"""Implements the journal, a file with the events that are not yet in the recordings.
+"""Implements the journal, a file with the events that have not yet been written to recordings.
 
-Recorder and writer map the journal as shared memory, so storing an event costs no system call, and
-a stored event survives even if all processes are killed at once. The file's mode is 0600, because
-its events are not redacted yet. Both processes keep the file locked. A journal without a lock
-belongs to a recorder that was killed; recovery.py writes its events and removes the file.
+The recorder and the writer map the journal as shared memory, so storing an event takes no system
+call, and a stored event survives even if all processes are killed at once. The file's mode is 0600,
+because its events are not redacted yet. Both processes keep the file locked. A journal without a
+lock belongs to a recorder that was killed; recovery.py writes its events and removes the file.
 
 Disk space is allocated before it is used, because writing to an unallocated page would kill the
-process (SIGBUS). Layout: the name of the redaction policy, the counters and bytes of the queue, and
-the progress of the recordings.
+process (SIGBUS). The file contains, in this order, the name of the redaction policy, the queue's
+counters and bytes, and the progress of the recordings.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ _ZEROS: Final = bytes(64 * 1024)
 
 
 def queue_bytes(frame_bytes: int) -> int:
-    """Return the size of the queue for frames of at most `frame_bytes`."""
+    """Return the size of a queue for frames of at most `frame_bytes` bytes."""
     wanted = -(-frame_bytes * _FRAMES // BLOCK_BYTES) * BLOCK_BYTES
     return min(max(QUEUE_BYTES, wanted), _MAX_QUEUE_BYTES)
 
@@ -107,7 +107,7 @@ class Journal:
             os.close(self.fd)
 
     def remove(self) -> None:
-        """Remove the file after all of its events were written to the recordings."""
+        """Remove the file; all of its events must have been written to the recordings."""
         if self.path:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)  # noqa: PTH108 - start-up time, see segment.py
@@ -126,7 +126,7 @@ def create(folder: str, *, policy: str, size: int) -> Journal:
         path = os.path.join(folder, name)  # noqa: PTH118
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # Another process may remove the file while it is empty and not locked.
+            # Another process may remove the file as long as it is empty and not locked.
             if lock(fd) and os.fstat(fd).st_nlink:
                 os.ftruncate(fd, _file_bytes(size))
                 os.pwrite(fd, _MAGIC + size.to_bytes(8, "little") + policy.encode(), 0)

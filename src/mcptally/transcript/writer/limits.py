@@ -9,8 +9,8 @@ class Limits(NamedTuple):
     """A recorder's limits, in bytes or seconds; None, where allowed, means no limit."""
 
     frame_bytes: int = DEFAULT_CAP
-    """Frames above this size are truncated: only head, size and (without redaction) hash are
-    recorded."""
+    """Frames above this size are truncated: only their head, their size and (without redaction)
+    their hash are recorded."""
     segment_bytes: int | None = 64 * 1024 * 1024
     """The recorder starts a new segment file when the current one reaches this size."""
     segment_seconds: float | None = 24 * 3600.0
@@ -23,5 +23,5 @@ class Limits(NamedTuple):
     compress: bool = True
     """Whether finished segments are compressed to `.jsonl.zst`."""
     stall_seconds: float | None = 1.0
-    """Maximum delay of traffic while the queue is full and the writer finishes no event. After
-    that, traffic continues and events are lost."""
+    """Maximum time for which traffic is delayed while the queue is full and the writer finishes no
+    event. After that, traffic continues and events are lost."""

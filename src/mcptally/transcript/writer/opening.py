@@ -1,4 +1,4 @@
-"""Opens an archive that is written by a second process or, if that is impossible, by this one."""
+"""Opens an archive, which a second process writes or, if there can be none, this one."""
 
 from mcptally.transcript.writer.interface import ArchiveWriter
 from mcptally.transcript.writer.limits import Limits
@@ -7,7 +7,7 @@ from mcptally.transcript.writer.process import WriterProcess
 
 
 def open_archive(folder: str, *, policy: str, limits: Limits) -> ArchiveWriter:
-    """Open an archive in `folder`, with the redaction policy whose text is `policy`."""
+    """Open an archive in `folder`; `policy` is the text of its redaction policy."""
     try:
         return WriterProcess(folder, policy=policy, limits=limits)
     except OSError as error:

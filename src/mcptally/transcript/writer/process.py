@@ -3,7 +3,7 @@
     recorder ──(events in the journal)───────── writer ── files
              ──(how far they may be read)────▶
 
-When a call of a `RemoteRecording` returns, its events are in the journal, which the recorder shares
+When a method of `RemoteRecording` returns, its events are in the journal, which the recorder shares
 with the writer process (journal.py), or they are counted as lost. The writer is a fork in its own
 session. It ignores the signals that end a recorder, so it outlives the recorder. When the pipe is
 closed and the queue is empty, it removes the journal and ends.
@@ -15,8 +15,8 @@ still queued (executor.py). If recorder and writer die, the next recorder or rea
 writes the queued events (recovery.py).
 
 If the folder cannot contain a journal, events wait in anonymous memory. If the memory or the
-process cannot be created, the constructor raises an error, and `opening.open_archive` uses an
-archive in the recorder's process.
+process cannot be created, the constructor raises an error, and `opening.open_archive` falls back to
+an archive in the recorder's process.
 """
 
 import contextlib
@@ -53,7 +53,8 @@ _IGNORED: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2
 class WriterProcess:
     """An archive that another process writes; it has the methods of `archive.Archive`.
 
-    `policy` is the text of a redaction policy. The caller calls `wake` after one or several events.
+    `policy` is the text of a redaction policy. The user of the class calls `wake` after recording
+    events.
 
     Raises:
         OSError: from the constructor, if memory cannot be shared or the process cannot be started.
@@ -154,7 +155,7 @@ class WriterProcess:
             self.log(f"{count(lost, 'event')} could not be recorded")
 
     def wait_until_written(self) -> None:
-        """Wait until all events so far are in the files, or give up on a slow disk."""
+        """Wait until all events so far are in the files; give up if the disk is too slow."""
         limit, began = self.limits.stall_seconds, time.monotonic()
         counters = self.journal.queue.counters
         while self._pid and counters.tail < counters.head:

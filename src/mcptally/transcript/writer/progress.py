@@ -1,4 +1,4 @@
-"""Keeps each recording's state in memory that outlives the writer process."""
+"""Saves the state of each recording in memory that outlives the writer process."""
 
 import mmap
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ _LENGTH: Final = 2
 
 
 class Opening(NamedTuple):
-    """The values that are the same in all segments of a recording."""
+    """The values that all segments of a recording share."""
 
     recording: str
     """The recording's id."""
@@ -25,7 +25,7 @@ class Opening(NamedTuple):
     """Prefix of its file names (`segment_stem`)."""
     began_ns: int
     fields: dict[str, Any]
-    """The fields of its `open` events, redacted."""
+    """The fields of its `open` events, after redaction."""
 
 
 class Progress(NamedTuple):
@@ -43,12 +43,12 @@ class Progress(NamedTuple):
 
 
 class SavedRecording(NamedTuple):
-    """The saved state of a recording, with which another process can continue it."""
+    """The saved state from which another process can continue a recording."""
 
     slot: int
     number: int
     begun: int
-    """The queue's `begun` after the last call that is included in `progress`."""
+    """The queue's `begun` after the last call whose effects `progress` includes."""
     progress: Progress
     opening: Opening
 
@@ -88,7 +88,7 @@ class ProgressTable:
         if slot >= self._slots or len(data) > _HALF - _LENGTH:
             return
         at = self._at(slot)
-        half = 0 if self._memory[at] == 2 else 1  # write to the half that is not current
+        half = 0 if self._memory[at] == 2 else 1  # write the half that is not current
         self._put(at + 8 + half * _HALF, data)
         self._memory[at] = half + 1
 

@@ -1,10 +1,10 @@
 """Records one connection: encodes each event and passes its line to the segments.
 
-When a call returns, its events are in the file (`write` has returned, without fsync). If the
-archive is `buffered`, `flush` writes the events; the writer process calls it. No call raises a disk
-error (segment_writer.py). The `pieces` for `frames` come from `wire.framing.FrameSplitter`, which
-splits a stream, or from `wire.framing.cap_frame`, which takes a whole body. event_line.py encodes
-the lines.
+When a method returns, its events are in the file (`write` has returned, without fsync). If the
+archive is `buffered`, `flush` writes the events; the writer process calls it. No method raises a
+disk error (segment_writer.py). The `pieces` passed to `frames` come from
+`wire.framing.FrameSplitter`, which splits a stream, or from `wire.framing.cap_frame`, which takes a
+whole body. event_line.py encodes the lines.
 """
 
 import threading
@@ -76,7 +76,7 @@ class Recording:
     def release(self) -> None:
         """Close the file without writing a `close` event."""
         if self.segments.progress.unreported_lost:
-            self.begin()  # writes the `gap` event
+            self.begin()  # this writes the `gap` event
         self.segments.close()
 
     # --- events ---------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Recording:
     ) -> None:
         """Record frames of a pipe in one write, each as `message` or `raw` (see `encode_frame`).
 
-        `fields` (`unterminated`) are added to the events unchanged.
+        `fields` (such as `unterminated`) are added to the events unchanged.
         """
         if self._closed:
             return
@@ -152,7 +152,7 @@ class Recording:
         if self._closed:
             return
         self.segments.retry_at = 0.0
-        self.flush()  # so that `counts` is complete
+        self.flush()  # write buffered events first, so that `counts` is complete
         end = {"reason": reason, "exit_code": exit_code, "signal": signal, **fields}
         self._write_events(
             "close",

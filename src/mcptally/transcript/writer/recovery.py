@@ -1,4 +1,4 @@
-"""Finishes the journals of recorders that were killed: writes their events, and removes them."""
+"""Finishes the journals of killed recorders: writes their events, then removes the journals."""
 
 import contextlib
 import functools
@@ -41,7 +41,7 @@ def finish_journals(
 ) -> list[tuple[str, str]]:
     """Write the events that killed recorders left in a folder, and remove their journals.
 
-    The function logs and returns the path of each journal that could not be finished, and the
+    For each journal that could not be finished, the function logs and returns the path and the
     reason.
     """
     problems = []
@@ -52,7 +52,7 @@ def finish_journals(
                 with contextlib.closing(journal):
                     _finish(journal, folder, log)
                 journal.remove()
-        except FileNotFoundError:  # finished by another process
+        except FileNotFoundError:  # another process has finished it
             continue
         except OSError as error:
             why = f"{error.strerror}; copy the folder to where it can be written"
@@ -101,7 +101,7 @@ class FinishingThread:
             self._thread = threading.Thread(target=finish, name="mcptally-finishing")
             try:
                 self._thread.start()
-            except RuntimeError:  # the limit on memory or processes
+            except RuntimeError:  # the limit on memory or processes is reached
                 self._thread = None
                 finish()
 

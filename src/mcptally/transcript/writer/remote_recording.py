@@ -1,4 +1,4 @@
-"""Implements a recording whose calls go through a queue to the writer process."""
+"""Implements a recording that passes its method calls through a queue to the writer process."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -15,9 +15,9 @@ _STALLED: Final = "the process that writes the recording was too slow"
 class RemoteRecording:
     """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
-    `put` adds a record with a number of events to the queue, and returns False if no space became
-    free in time; `largest` is the maximum size of a record. `on_closed` is called after the
-    recording's last call. `arguments` are the arguments of `Archive.prepare`.
+    `put` adds a record to the queue, given how many events it contains, and returns False if no
+    space became free in time; `largest` is the maximum size of a record. `on_closed` is called
+    after the recording's last call. `arguments` are the arguments of `Archive.prepare`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RemoteRecording:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Create the file now, rather than with the first event."""
+        """Create the file now, not with the first event."""
         self._call("begin", 0, [], {})
 
     def frames(

@@ -51,7 +51,7 @@ def try_lock(fd: int) -> bool:
 
 
 def open_plain(path: str, flags: int) -> int:
-    """Open a file (as an `opener`).
+    """Open a file; used as the `opener` of `open`.
 
     Links are refused, because an archive may come from a stranger.
     """
@@ -95,7 +95,7 @@ class Segment:
         self.size += len(lines)
 
     def publish(self) -> None:
-        """Rename `.part` to the final name.
+        """Rename the file from `.part` to its final name.
 
         The caller has written the first line, so no segment is empty.
         """

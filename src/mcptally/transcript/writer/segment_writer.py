@@ -40,7 +40,7 @@ _decode_kind: Final = msgspec.json.Decoder(_Kind).decode
 class SegmentWriter:
     """Writes lines into the segments of one recording; the caller holds the recording's lock.
 
-    `on_finished` is called with the path of each segment after the next segment was opened. If
+    `on_finished` is called with the path of a segment after the next segment was opened. If
     `buffered`, lines are written by `flush`.
     """
 
@@ -89,7 +89,7 @@ class SegmentWriter:
         if self._buffer:
             if not self._unreported_lost:
                 return True
-            self.flush()  # the buffered events precede the `gap`
+            self.flush()  # write the buffered events before the `gap` event
         monotonic = time.monotonic()
         # Check before each write, in about 1 µs: a write to a removed file succeeds, but its data
         # is lost.
@@ -115,7 +115,7 @@ class SegmentWriter:
         return True
 
     def write(self, lines: Sequence[bytes], counts: Mapping[str, int]) -> None:
-        """Write or buffer lines, one per event; `counts` is their number by kind."""
+        """Write or buffer lines, one per event; `counts` is their number by kind of event."""
         self.seq += len(lines)
         joined = b"".join(lines)
         self._buffer.append(joined)
@@ -136,7 +136,7 @@ class SegmentWriter:
             self._put(self._segment, lines, counts)
         except OSError as error:
             events = sum(counts.values())
-            self.seq -= events  # subtract these events, because they are counted as lost
+            self.seq -= events  # subtract these events, because `count_lost` adds them
             self._handle_write_error(error, events)
 
     def count_lost(self, events: int, why: str) -> None:
@@ -158,7 +158,7 @@ class SegmentWriter:
 
     @property
     def progress(self) -> Progress:
-        """The state for `resume`, after the last `flush`."""
+        """The state after the last `flush`, from which `resume` can continue."""
         return Progress(
             self.seq,
             self._segment_count,

@@ -19,7 +19,7 @@ _UNANNOUNCED_MS: Final = 5 * WAKE_MS
 
 
 def serve(remote: "WriterProcess", wake: int) -> None:
-    """Execute calls until the pipe `wake` is closed and the queue is empty."""
+    """Execute calls until the pipe `wake` has been closed and the queue is empty."""
     archive = Archive(
         remote.folder,
         policy=policy(remote.journal.policy),

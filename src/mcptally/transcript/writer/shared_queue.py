@@ -1,11 +1,11 @@
 """Implements a queue of byte records in memory shared with a forked child process.
 
-One process puts records, the other takes them. The counters only grow, and each is written by only
-one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of `tail` after the
-records that are being executed). A record is contiguous: a record that does not fit before the end
-of the memory is put at the start. If the queue is empty, a record is also put at the start, to
-reuse memory that is in the processor's cache. `head` is stored after the record's bytes, so a
-killed process leaves only whole records.
+One process puts records into the queue, the other takes them out. The counters only grow, and each
+is written by only one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of
+`tail` after the records that are being executed). A record is contiguous: a record that does not
+fit before the end of the memory is put at the start. If the queue is empty, a record is also put at
+the start, to reuse memory that is in the processor's cache. `head` is stored after the record's
+bytes, so a killed process leaves only whole records.
 
 The code does not rely on the order of stores to shared memory, because ARM does not preserve it:
 `begin` gets its limit from a message through a pipe, and the kernel's pipe locks make everything
@@ -37,7 +37,7 @@ _TAIL, _BEGUN, _EVENTS, _DIED_AT, _DEATHS = (
     10,
     11,
     12,
-)  # in another cache line: written by the process that takes records
+)  # in a separate cache line, because the process that takes records writes them
 _TO_START: Final = 2**64 - 1
 """Written in place of a length if the next record is at the start of the memory."""
 
@@ -46,7 +46,8 @@ class QueueCounters(NamedTuple):
     """The counters of a queue.
 
     `head` is the number of bytes put, `tail` the number of bytes taken, `begun` the value of `tail`
-    after the records that are being executed, and `events` the number of events taken.
+    after the records that are being executed, and `events` the number of events in the records
+    taken.
     """
 
     head: int
