@@ -1,4 +1,4 @@
-"""Edits client configuration files to run their servers behind the recorder.
+"""Edits clients' configuration files so that their servers run behind the recorder.
 
 May import `errors` and `redaction`.
 """

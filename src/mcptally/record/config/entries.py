@@ -18,7 +18,7 @@ class ServerEntry:
     """A server in a client configuration.
 
     Attributes:
-        name: the client's name for the server.
+        name: the server's name in the configuration.
         project: the project that the entry belongs to; empty for all projects.
         node: the entry's value, with its position in the text.
     """
@@ -29,7 +29,7 @@ class ServerEntry:
 
     @property
     def label(self) -> str:
-        """The server's name, and its project if any."""
+        """The server's name, followed by its project if it has one."""
         return f"{self.name} ({self.project})" if self.project else self.name
 
     @property
@@ -46,7 +46,7 @@ class ServerEntry:
 
     @property
     def words(self) -> list[Node]:
-        """The nodes of the words in the command."""
+        """The nodes of the command's words: program and arguments."""
         command, arguments = self.command, self.arguments
         if command is None:
             return []
@@ -69,7 +69,7 @@ def load_servers(config: Path, server: str | None) -> tuple[Path, str, list[Serv
     try:
         path = expand_home(config).resolve()  # edit the target of a symbolic link, not the link
         text = path.read_bytes().decode("utf-8")
-    except (OSError, RuntimeError) as error:  # RuntimeError: a symbolic link to itself
+    except (OSError, RuntimeError) as error:  # RuntimeError: the path is a symbolic link to itself
         raise UnreadableError(f"{config}: {reason(error)}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{config}: is not UTF-8 text") from error

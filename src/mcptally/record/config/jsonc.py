@@ -1,7 +1,7 @@
 """Parses JSON with comments and trailing commas, and keeps each value's position in the text.
 
-The positions allow editing a configuration file in place: an edit replaces a few characters and
-preserves comments, order and layout.
+With these positions, a configuration file can be edited in place: an edit replaces a few characters
+and preserves comments, order and layout.
 """
 
 import dataclasses
@@ -17,24 +17,24 @@ class JsoncError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Node:
-    """A value and its position `text[start:end]`, in characters."""
+    """A value and its position: the characters `text[start:end]`."""
 
     start: int
     end: int
     value: Any
     """The Python value of a string, number or boolean; None for null, an object or an array."""
     members: tuple[tuple[str, "Node"], ...] | None = None
-    """The names and values of an object in order, including duplicates; None for other values."""
+    """An object's names and values in order, including duplicates; None for other values."""
     items: tuple["Node", ...] | None = None
     """The values of an array; None for other values."""
 
     def get(self, name: str) -> "Node | None":
-        """Return the value of the member `name` (the last of duplicates), or None."""
+        """Return the value of the member `name` (the last one if it is repeated), or None."""
         found = [node for key, node in self.members or () if key == name]
         return found[-1] if found else None
 
     def strings(self) -> list[str] | None:
-        """Return the strings if the value is an array of strings, otherwise None."""
+        """Return the strings in an array of strings; None for any other value."""
         if self.items is None or not all(isinstance(item.value, str) for item in self.items):
             return None
         return [item.value for item in self.items]

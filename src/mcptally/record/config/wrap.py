@@ -1,8 +1,9 @@
-"""Inserts the recorder into server commands in a client configuration, and removes it again.
+"""Inserts the recorder into the server commands of a client configuration, and removes it.
 
-Supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed, opencode,
-Crush and Amp. A configuration's keys show which client it belongs to (see `entries`); its path does
-not matter. For TOML and YAML (Codex, Goose, LibreChat, Continue), the user gets instructions.
+The module supports the JSON configurations of Claude Desktop, Claude Code, Cursor, VS Code, Zed,
+opencode, Crush and Amp. A configuration's keys show which client it belongs to (see `entries`); its
+path does not matter. For TOML and YAML (Codex, Goose, LibreChat, Continue), it only gives
+instructions.
 
 The text is edited in place. A backup next to the file contains the original; its name contains the
 hash of the edited file. If the file has not been edited since, undo restores the original bytes.
@@ -37,21 +38,21 @@ _BACKUP_MARK: Final = ".mcptally-"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """A planned change of a configuration file."""
+    """A planned change to a configuration file."""
 
     path: Path
     """The configuration file, with symbolic links resolved."""
     before: str
     after: str
-    """The file's whole text after the change; `before` is its current text."""
+    """The file's whole text after the change; `before` is the text now."""
     messages: tuple[str, ...]
-    """Messages for the user about each server."""
+    """Messages for the user, at least one per server."""
     restored: bool = False
     """Whether `after` is the original file from the backup, byte for byte."""
 
 
 def recorder_command() -> list[str]:
-    """Return the command, with an absolute path, that runs this installation of mcptally."""
+    """Return the command that runs this installation of mcptally, with an absolute path."""
     script = Path(sys.argv[0])
     if script.stem == "mcptally" and script.is_file() and script.suffix != ".py":
         return [str(script.absolute())]
@@ -87,8 +88,8 @@ def wrap(
 
     Raises:
         UnreadableError: the file cannot be read.
-        UsageError: the file is not a configuration with servers, the server or the policy does
-            not exist, or the home folder is unknown.
+        UsageError: the file is not a configuration with servers, the server or the policy does not
+            exist, or the home folder is unknown.
     """
     if redact is not None:
         policy(redact)
@@ -136,7 +137,7 @@ and the lines to add."""
 
 
 def _edit_by_hand(config: Path, recorder: Sequence[str], options: Sequence[str]) -> str:
-    """Return a message that explains how to edit a file of another format."""
+    """Return a message that explains how to edit a file that is not JSON."""
     form, entry, command, args = _OTHER_FORMATS[config.suffix.lower()]
     first = json.dumps(recorder[0], ensure_ascii=False)
     words = [*recorder[1:], *options, "--name=NAME", "--"]
@@ -180,7 +181,7 @@ def unwrap(config: Path, *, server: str | None = None) -> Change:
 
 
 def status(config: Path) -> dict[str, bool | None]:
-    """Map the label of each server in `config` to whether it runs behind the recorder.
+    """Map each server's label to whether the server runs behind the recorder.
 
     The value is None for a remote server, which has no command.
 
@@ -317,7 +318,7 @@ def _record_by_http(entry: ServerEntry, options: Sequence[str], port: int) -> st
 
 
 def _without_recorder(text: str, servers: Iterable[ServerEntry]) -> str:
-    """Return the text with the recorder removed from the entries of `servers`."""
+    """Remove the recorder from the entries of `servers` in a configuration's text."""
     edits: list[_Edit] = []
     for entry in servers:
         count = recorder_argument_count(entry)
@@ -343,7 +344,7 @@ def _hash(data: bytes) -> str:
 
 
 def _backup_of(path: Path, text: str) -> Path | None:
-    """Return the backup whose name contains this text's hash; None if there is no such file."""
+    """Return the path of the backup whose name contains this text's hash; None if there is none."""
     backup = path.with_name(f"{path.name}{_BACKUP_MARK}{_hash(text.encode())}.bak")
     return backup if backup.is_file() else None
 
@@ -374,7 +375,7 @@ _SECRET_TABLES: Final = ("env", "environment", "headers", "requestInit")
 
 
 def _masked(text: str) -> str:
-    """Return the configuration with environment and header values and detected secrets masked."""
+    """Mask environment variables' values, header values and detected secrets in a configuration."""
     redaction = policy("default")
     edits: dict[int, _Edit] = {}
 

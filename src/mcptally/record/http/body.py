@@ -1,7 +1,7 @@
 """Parses a copy of an HTTP body into the items that a recording stores.
 
-Bodies with the content type `text/event-stream` are parsed as server-sent events, all others as one
-JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
+A body with the content type `text/event-stream` is parsed as server-sent events, any other body as
+one JSON document. Content codings are decoded first. The forwarded bytes are neither changed nor
 delayed.
 """
 
@@ -23,13 +23,13 @@ _EVENT_STREAM: Final = "text/event-stream"
 
 
 class BodyItem(NamedTuple):
-    """One complete document or event of a body, which becomes a frame of the recording."""
+    """A complete document or event in a body, which is recorded as a frame."""
 
     piece: Piece
     fields: dict[str, Any]
-    """Extra fields: `sse_id`, `sse_event`, `why`, `unterminated`."""
+    """Further fields of the event: `sse_id`, `sse_event`, `why` and `unterminated`."""
     wire_bytes: int | None = None
-    """Encoded length in bytes; None if it equals the length of the item."""
+    """Length before decoding, in bytes; None if it equals the length of the item."""
 
 
 def is_event_stream(content_type: str | None) -> bool:
@@ -69,7 +69,8 @@ class BodyParser:
         if self._encoded is None:
             return self._observe(data)
         if self._events is None or self._decode_error:
-            # A decodable event stream needs no encoded copy: its events are already recorded.
+            # An event stream that can be decoded needs no encoded copy: its events are already
+            # recorded.
             self._encoded.feed(data)
         if self._decode_error or self._decoder is None:
             return []
@@ -85,7 +86,7 @@ class BodyParser:
         return items
 
     def end(self, *, truncated: bool = False) -> list[BodyItem]:
-        """Return the items that the body's end completes; `truncated`: the body ended early."""
+        """Return the items that the end of the body completes; `truncated` if it ended early."""
         if self._decoder is not None and not self._decode_error:
             try:
                 self._decoder.end()
@@ -137,5 +138,5 @@ def _event_item(event: SseEvent) -> BodyItem:
     if event.data == b"":
         fields["why"] = "empty"
     elif event.torn:
-        fields["why"] = "torn"  # clients ignore this item
+        fields["why"] = "torn"  # clients ignore an incomplete event
     return BodyItem(event.data, fields)

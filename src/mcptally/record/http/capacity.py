@@ -26,14 +26,14 @@ _KEEPALIVE_PROBES: Final = 4
 
 
 class Capacity(NamedTuple):
-    """The numbers of client connections and recordings that this process may have open at once."""
+    """How many client connections and recordings this process may have open at the same time."""
 
     clients: int
     recordings: int
 
     @classmethod
     def for_this_process(cls) -> "Capacity":
-        """Return the capacity under the current descriptor limit."""
+        """Return the capacity that the current limit on descriptors allows."""
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         if limit == resource.RLIM_INFINITY:
             limit = _WANTED_DESCRIPTORS
@@ -43,7 +43,7 @@ class Capacity(NamedTuple):
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft descriptor limit (usually 256 to 1024) as far as the hard limit allows."""
+    """Raise the soft limit on descriptors (usually 256 to 1024) as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _WANTED_DESCRIPTORS
     if hard != resource.RLIM_INFINITY:

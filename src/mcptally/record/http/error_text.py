@@ -10,7 +10,7 @@ INVALID_HOST: Final = (
 
 
 def describe_error(error: OSError | None) -> str:
-    """Return a brief description of `error`, where None means an orderly close."""
+    """Describe an error in a few words; None means that the connection was closed in order."""
     if error is None:
         return "closed"
     if (verify_message := getattr(error, "verify_message", None)) is not None:

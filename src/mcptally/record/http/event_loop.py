@@ -1,6 +1,7 @@
 """Implements the HTTP recorder's event loop: sockets, timers and signals.
 
-asyncio is not used because its import and its transports cost more (docs/design/recorder.md).
+asyncio is not used, because importing it and using its transports takes longer
+(docs/design/recorder.md).
 """
 
 import contextlib
@@ -56,7 +57,7 @@ class EventLoop:
         key objects."""
         if sys.platform == "linux" and isinstance(self._selector, selectors.EpollSelector):
             self._epoll = select.epoll.fromfd(os.dup(self._selector.fileno()))
-            # After an error, both directions count as ready.
+            # After an error, count both directions as ready.
             self._readable, self._writable = ~select.EPOLLOUT, ~select.EPOLLIN
         self._registrations: dict[int, _Registration] = {}
         self._pending: deque[Callback] = deque()
@@ -118,14 +119,14 @@ class EventLoop:
         self._pending.append(callback)
 
     def call_from_thread(self, callback: Callback) -> None:
-        """Run the callback on the loop. Only this method may be called from other threads."""
+        """Run the callback in the loop's thread. Other threads may call only this method."""
         self._pending.append(callback)
         with contextlib.suppress(OSError):
             self._wake_sender.send(b"\0")
 
     @contextlib.contextmanager
     def signals(self, numbers: tuple[int, ...], callback: Callable[[int], None]) -> Iterator[None]:
-        """Call `callback` for these signals in a `with` block; works only in the main thread."""
+        """Within a `with` block in the main thread, call `callback` for each of these signals."""
         self._on_signal = callback
         previous = {number: signal.signal(number, lambda *_: None) for number in numbers}
         self._other_wakeup_fd = signal.set_wakeup_fd(
@@ -152,7 +153,7 @@ class EventLoop:
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until `stop`."""
+        """Run until `stop` is called."""
         while self._running:
             self._run_once()
         # From now on, `signals` ignores signals: they must not write to the closed socket.
@@ -188,7 +189,7 @@ class EventLoop:
                 timer.callback()
 
     def _wait(self, timeout: float | None) -> list[tuple[_Registration, int]]:
-        """Wait for events; return them with their registrations."""
+        """Wait for events; return each ready descriptor's registration and its events."""
         if self._epoll is None:
             return [(key.data, events) for key, events in self._selector.select(timeout)]
         registrations = self._registrations

@@ -20,12 +20,12 @@ from mcptally.record.http.state import State
 
 
 class ProxiedExchange:
-    """The current request of a connection and its response."""
+    """A connection's current request and the response to it."""
 
     state = State.REQUESTED
     """REQUESTED, RESPONDING, RAW or ANSWERED."""
     closes_connection = False
-    """Whether the connection closes after this response."""
+    """Whether the connection must close after this response."""
     unparsed = b""
     """Bytes from the server before the response head is complete; these bytes may not be HTTP."""
     _request_body: BodyParser | None = None
@@ -64,7 +64,7 @@ class ProxiedExchange:
         self._own_origin = b"http://" + (head.get(b"host") or "").encode("latin-1")
 
     def record_request(self, head: Head, data: bytes) -> None:
-        """Record a request body that was received in one piece."""
+        """Record the request body, which was received in one piece."""
         if not self._is_plain(head, data):
             self.begin_request(head)
             self.record_request_data(data)
@@ -141,7 +141,7 @@ class ProxiedExchange:
     def record_response(
         self, status: int, head: Head, data: bytes, *, length_text: bytes | None = None
     ) -> None:
-        """Record a response that was received in one piece."""
+        """Record the response, which was received in one piece."""
         if not self._is_plain(head, data):
             self.begin_response(status, head, length_text=length_text)
             self.record_response_data(data)
@@ -168,7 +168,7 @@ class ProxiedExchange:
         return (self._client.send(h11.Data(data=data)) or b"") if data else b""
 
     def record_response_data(self, data: bytes) -> None:
-        """Record a part of the response body, or of a response that is not HTTP."""
+        """Record a part of the response body or of a response that is not HTTP."""
         if self._response_body is not None:
             self._record_items(self._response_body.feed(data))
 
@@ -190,7 +190,7 @@ class ProxiedExchange:
         return out + (self._client.send(event) or b"")
 
     def truncate(self, closed_by: str, *, why: str) -> None:
-        """Record that the exchange ended before it was complete."""
+        """Record that the exchange ended prematurely."""
         self.truncate_request()
         self.record_response_end(truncated=True)
         self.record.end(closed_by, why=why)
@@ -205,7 +205,7 @@ class ProxiedExchange:
         return rewrite_url(url, server=self._upstream.origins, own_origin=self._own_origin)
 
     def _is_plain(self, head: Head, data: bytes) -> bool:
-        """Return whether `data`, a complete body, is recorded unchanged."""
+        """Return whether `data`, a complete body, is recorded as a single unchanged frame."""
         return head.has_plain_body and len(data) <= self._shared.cap
 
     def _new_body(self, head: Head) -> BodyParser:
@@ -219,7 +219,7 @@ class ProxiedExchange:
     # --- responses from the recorder ------------------------------------------------------------
 
     def respond(self, status: int, text: str, why: str) -> bytes | None:
-        """Return a complete response from the recorder; None if a response has already begun."""
+        """Return the recorder's own response; None if the server's response has already begun."""
         if self._client.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return None
         body = text.encode()
@@ -260,7 +260,7 @@ class ProxiedExchange:
 
 
 def _without_heads(items: Sequence[BodyItem]) -> list[BodyItem]:
-    """Return items of a response that is not HTTP, without heads, which may contain credentials."""
+    """Drop the heads, which may contain credentials, from items of a response that is not HTTP."""
     kept = []
     for item in items:
         piece = item.piece

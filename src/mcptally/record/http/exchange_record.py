@@ -47,7 +47,7 @@ def _parse_envelope(piece: Piece) -> _Envelope:
 class ExchangeRecord(Exchange):
     """Builds the events of one request and its response; `take_events` returns them.
 
-    `length_text` is explained at `HeadRedaction`; `extra` contains further fields of the request.
+    `HeadRedaction` explains `length_text`; `extra` contains further fields of the request.
     """
 
     has_ended = False
@@ -72,7 +72,7 @@ class ExchangeRecord(Exchange):
         sessions.assign_from_request(self, head)
 
     def take_events(self) -> list[RecordingCall]:
-        """Return a list with one function, which records the events so far.
+        """Return a list with one function, which records the events collected so far.
 
         The list is empty if there is no recording yet.
         """
@@ -82,7 +82,7 @@ class ExchangeRecord(Exchange):
         return [functools.partial(self.recording.writer.events, events)]
 
     def request_items(self, size: int, items: Sequence[BodyItem]) -> None:
-        """Record the items of the request body; `size` is the number of body bytes received."""
+        """Record items of the request body; `size` is the number of body bytes received."""
         self._request_size += size
         if self.recording is None:
             if any(_is_initialize(item.piece) for item in items):
@@ -99,7 +99,7 @@ class ExchangeRecord(Exchange):
     def response_head(
         self, status: int | None, head: Head, *, length_text: bytes | None = None, **extra: Any
     ) -> None:
-        """Record the head of the response; `length_text` as for `HeadRedaction`."""
+        """Record the head of the response; `HeadRedaction` explains `length_text`."""
         self.status = status or 0
         self.response_session = head.session
         self._sessions.assign_from_response(self, head.get(b"content-type"))
@@ -108,7 +108,7 @@ class ExchangeRecord(Exchange):
     def response_items(
         self, items: Sequence[BodyItem], *, rewrite: Callable[[bytes], bytes | None] | None = None
     ) -> None:
-        """Record the items of the response; `rewrite` changes the URL in an `endpoint` event."""
+        """Record items of the response body; `rewrite` changes the URL in an `endpoint` event."""
         for item in items:
             recorded = item
             if self.may_open_session and _parse_envelope(item.piece).result is not None:

@@ -1,8 +1,8 @@
 """Parses request and response heads, and caches them because peers repeat them.
 
-Hop-by-hop headers (RFC 9110 section 7.6.1) end at the recorder, except `close` and `Keep-Alive`.
-The two headers remain correct because each client connection has its own server connection with the
-same lifetime.
+Hop-by-hop headers (RFC 9110 section 7.6.1) are not forwarded, except `Connection: close` and
+`Keep-Alive`. These two remain correct, because each client connection has its own server connection
+with the same lifetime.
 """
 
 import functools
@@ -40,7 +40,7 @@ def parse_head(message: h11.Request | h11.Response | h11.InformationalResponse) 
 
 
 class Head:
-    """The parsed headers of one message."""
+    """The parsed headers of a message."""
 
     def __init__(self, raw: tuple[Header, ...]) -> None:
         self._raw = raw

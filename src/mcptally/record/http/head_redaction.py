@@ -14,10 +14,10 @@ _ANY_LENGTH: Final = b'"content-length":"%b"' % ANY_LENGTH
 
 
 class HeadRedaction:
-    """Redacts heads, with a cache.
+    """Redacts heads and caches the results.
 
-    The results contain only allowed headers, and hashes of session ids. `length_text` is the value
-    of Content-Length, or None if the value is in `head`.
+    Only allowed headers remain, and session ids are replaced by hashes. `length_text` is the value
+    of Content-Length; None means that `head` contains the value.
     """
 
     def __init__(self, policy: Policy) -> None:

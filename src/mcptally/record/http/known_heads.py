@@ -36,7 +36,7 @@ class KnownRequest(NamedTuple):
     forwarded: h11.Request
     forwarded_bytes: bytes
     length_text: bytes | None = None
-    """The number that `ANY_LENGTH` replaces in `head` and `forwarded`; None if absent."""
+    """The number that `ANY_LENGTH` replaces in `head` and `forwarded`; None if there is none."""
 
 
 class KnownResponse(NamedTuple):
@@ -49,7 +49,7 @@ class KnownResponse(NamedTuple):
     forwarded: h11.Response
     forwarded_bytes: bytes
     length_text: bytes | None = None
-    """The number that `ANY_LENGTH` replaces in `head`; None if absent."""
+    """The number that `ANY_LENGTH` replaces in `head`; None if there is none."""
 
 
 def split_head(data: bytes) -> tuple[bytes, bytes]:
@@ -96,7 +96,7 @@ def known_response(raw: bytes) -> KnownResponse | None:
 
 
 def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
-    """Return the head with `ANY_LENGTH` and the removed number, or the unchanged head and None."""
+    """Return the head with `ANY_LENGTH` and the replaced number, or the unchanged head and None."""
     match = _LENGTH.search(raw)
     if match is None or ANY_LENGTH in raw or raw.lower().count(b"content-length") != 1:
         return raw, None
@@ -142,7 +142,7 @@ def _known_request(
     )
     sent = h11.Connection(h11.CLIENT).send(forwarded) or b""
     if sent.count(ANY_LENGTH) > 1:
-        return None  # a server's name may contain the digits of `ANY_LENGTH`
+        return None  # a host name may contain the digits of `ANY_LENGTH`
     path = request.target.decode("latin-1")
     return KnownRequest(raw, head, path, int(length), forwarded, sent)
 
@@ -191,7 +191,7 @@ class KnownExchange:
     def replay(self, client: h11.Connection, server: h11.Connection) -> None:
         """Advance the parsers to the exchange's current state.
 
-        Bodies are replaced by zero bytes, since the parsers only count them.
+        Zero bytes stand in for bodies, because the parsers only count the bytes.
         """
         request, response = self.request, self.response
         client.receive_data(request.raw + bytes(request.length - self.request_left))

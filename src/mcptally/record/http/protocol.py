@@ -1,7 +1,7 @@
-"""Tracks the HTTP state of a client connection, and turns bytes received into bytes to send.
+"""Tracks the HTTP state of a client connection, and turns received bytes into bytes to send.
 
-Assigns bytes to exchanges and decides when the next exchange may begin; exchange.py parses and
-records each exchange.
+The module assigns bytes to exchanges and decides when the next exchange may begin; exchange.py
+parses and records each exchange.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ MAX_HEAD: Final = 256 * 1024
 
 
 class NotHttpError(Exception):
-    """Raised if the server sent bytes that are not HTTP; `forwarded` is the valid output so far."""
+    """Raised if the server sends bytes that are not HTTP; `forwarded` is the output before them."""
 
     def __init__(self, why: str, forwarded: bytes) -> None:
         super().__init__(why)
@@ -51,7 +51,7 @@ class HttpProtocol:
         """Bytes that the client has sent beyond the current request."""
 
     def stop(self) -> None:
-        """Cancel the timer for the request head: the connection is closed."""
+        """Cancel the timer for the request head, because the connection is closed."""
         self._request_limits.stop()
 
     # --- the client's side ----------------------------------------------------------------------

@@ -50,7 +50,7 @@ def _close_on_exception(
 
 
 class _Handlers(NamedTuple):
-    """The handlers of a connection for each event in one state."""
+    """A connection's handlers for the events in one state."""
 
     client_data: Callable[["ProxyConnection", bytes], None]
     client_end: Callable[["ProxyConnection"], None]
@@ -152,7 +152,7 @@ class ProxyConnection:
             handlers.client_end(self)
 
     def _from_client(self, data: bytes | None) -> None:
-        """Parse `data` (the pipelined bytes if None) and forward the request to the server."""
+        """Parse `data` (None stands for pipelined bytes) and forward the request to the server."""
         try:
             if data is None:
                 forwarded = self._protocol.parse_pipelined()
@@ -169,7 +169,7 @@ class ProxyConnection:
 
     @_close_on_exception
     def _on_head_timeout(self) -> None:
-        """Answer 408: the request head did not arrive in time."""
+        """Respond with status 408, because the request head did not arrive in time."""
         if self._state is State.IDLE:
             self._refuse(408, f"its head took longer than {HEAD_SECONDS:.0f} s")
 
@@ -234,7 +234,7 @@ class ProxyConnection:
             self._upstream_connection.socket.pause()
 
     def _record(self) -> None:
-        """Record the events that are complete."""
+        """Record all events that are complete."""
         self._shared.write_queue.write(
             [] if self._exchange is None else self._exchange.record.take_events()
         )
@@ -313,11 +313,11 @@ class ProxyConnection:
         self._shared.write_queue.enqueue(exchange.record.take_events())
 
     def _shut_down_upstream(self, exchange: ProxiedExchange) -> None:
-        """Close the sending side to the server, unless that would lose the response.
+        """Half-close the connection to the server, unless the response would then be lost.
 
-        Over TCP the server sees the same half-close as without the recorder. Over TLS, many servers
-        treat a half-close as the end of the connection and send no response, so the side is closed
-        only for an incomplete request or a streaming response.
+        Over TCP, the server sees the same half-close as without the recorder. Over TLS, many
+        servers treat a half-close as the end of the connection and send no response; the sending
+        side is therefore closed only if the request is incomplete or the response is streaming.
         """
         if (
             not self._shared.upstream.is_tls
@@ -341,7 +341,7 @@ class ProxyConnection:
 
     def _end_body(self, error: OSError | None) -> None:
         if error is None:
-            self._from_server(b"")  # a body without a length ends with the connection
+            self._from_server(b"")  # a body without a length ends when the connection ends
         else:
             self._end_early(error)
 
@@ -369,7 +369,7 @@ class ProxyConnection:
         self._protocol.exchange = None
 
     def _truncate(self, closed_by: str, *, why: str) -> None:
-        """Record that the current exchange, if any, ended before it was complete."""
+        """Record that the current exchange, if any, ended prematurely."""
         if self._exchange is not None:
             self._exchange.truncate(closed_by, why=why)
             self._release_exchange(self._exchange)
@@ -421,7 +421,7 @@ class ProxyConnection:
         )
 
     def _refuse(self, status: int, why: str) -> None:
-        """Answer a request that is not forwarded."""
+        """Respond to a request that is not forwarded."""
         self._protocol.refused_exchange(why)
         self._respond(status, f"mcptally: request refused: {why}\n", why)
 
@@ -447,7 +447,7 @@ class ProxyConnection:
 
     _HANDLERS: ClassVar[dict[State, _Handlers]] = {
         # Columns: client data, end and error; server data and end. If a server sends data without a
-        # request, its connection is closed: clients do the same.
+        # request, its connection is closed, as a client would do.
         State.IDLE: _Handlers(_from_client, _close_now, _close_now, _close_now, _end_idle),
         State.REQUESTED: _Handlers(*_CLIENT, _from_server, _end_without_head),
         State.RESPONDING: _Handlers(*_CLIENT, _from_server, _end_body),

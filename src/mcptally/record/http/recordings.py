@@ -1,9 +1,9 @@
 """Assigns HTTP exchanges to recordings.
 
-docs/explanation/recorder.md gives all rules. Each session that an `initialize` opens with an
-`Mcp-Session-Id` has its own recording, and each legacy SSE stream has one. All other exchanges go
-to the run's shared recording. An `initialize` request is recorded before its result is known: it
-starts a recording that later becomes the session's recording.
+docs/explanation/recorder.md lists all the rules. Each session that an `initialize` opens with an
+`Mcp-Session-Id` has its own recording, and each legacy SSE stream has one. All other exchanges
+belong to the run's shared recording. An `initialize` request is recorded before its result is
+known: it starts a recording that later becomes the session's recording.
 """
 
 import functools
@@ -28,7 +28,7 @@ MAX_SESSION_IDS: Final = 50_000
 
 
 class OpenRecording:
-    """An open recording and its exchanges; the file is created with the first event."""
+    """An open recording and its exchanges; the file is created when the first event is written."""
 
     def __init__(self, recording: RecordingWriter, *, last_used: float) -> None:
         self.writer: Final = recording
@@ -91,7 +91,7 @@ class Sessions:
         self._shared: OpenRecording | None = None
         self._spare: OpenRecording | None = None
         self._stateless = False
-        # Maps session ids to recordings; None after the recording was closed as idle.
+        # Maps session ids to recordings; None if the recording was closed because it was idle.
         self._by_session: OrderedDict[str, OpenRecording | None] = OrderedDict()
         self._legacy_endpoints: dict[str, OpenRecording] = {}
         self._streamable: set[str] = set()
@@ -112,7 +112,8 @@ class Sessions:
         elif exchange.method == "POST":
             if (legacy_recording := self._legacy_endpoints.get(exchange.path)) is not None:
                 self._assign(exchange, legacy_recording)
-            # In all other cases the body determines the recording: it may be an `initialize`.
+            # In all other cases, the body determines the recording, because it may be an
+            # `initialize`.
         elif not (
             exchange.method == "GET"
             and exchange.session is None
@@ -121,7 +122,8 @@ class Sessions:
             and _without_query(exchange.path) not in self._streamable
         ):
             self.assign_shared(exchange)
-        # In the remaining cases the response determines the recording: it may be a legacy stream.
+        # In the remaining cases, the response determines the recording, because it may be a legacy
+        # stream.
 
     def assign_shared(self, exchange: Exchange) -> None:
         """Assign an exchange without a session to the shared recording."""
@@ -139,10 +141,9 @@ class Sessions:
         self._assign(exchange, recording)
 
     def session_opened(self, exchange: Exchange) -> None:
-        """Assign later exchanges to a successful `initialize`'s recording.
+        """Assign later exchanges to the recording of a successful `initialize`.
 
-        These are the exchanges with the session id that the server returned, or, if it returned
-        none, all exchanges.
+        If the server returned a session id, only the exchanges with this id are assigned to it.
         """
         recording = exchange.recording
         if recording is None or not 200 <= exchange.status < 300:
@@ -184,7 +185,7 @@ class Sessions:
                 self._close_when_unused(recording, "session_deleted")
 
     def add_legacy_endpoint(self, exchange: Exchange, url: str) -> None:
-        """Store the URL to which the client of a legacy stream posts."""
+        """Store the URL to which the client of a legacy stream posts its messages."""
         if exchange.recording is not None:
             target = urlsplit(urljoin(exchange.path, url))
             self._legacy_endpoints[
@@ -192,7 +193,7 @@ class Sessions:
             ] = exchange.recording
 
     def release(self, exchange: Exchange) -> None:
-        """Release an exchange's recording: the exchange has no more events."""
+        """Release the recording of an exchange that has no more events."""
         recording = exchange.recording
         if recording is None:
             return

@@ -27,7 +27,7 @@ class RequestLimits:
 
     @property
     def is_timing(self) -> bool:
-        """Whether the timer for a head is running."""
+        """Whether a head's timer is running."""
         return self._deadline is not None
 
     def count_lines(self, data: bytes) -> None:
@@ -63,14 +63,14 @@ class RequestLimits:
         self._tail = b""
 
     def stop(self) -> None:
-        """Cancel the timer: the connection is closed."""
+        """Cancel the timer, because the connection is closed."""
         self._deadline = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _on_timer(self) -> None:
-        # Reuse one timer: cancelled timers, one per request, would accumulate in the loop.
+        # Reuse one timer, because cancelled timers, one per request, would accumulate in the loop.
         self._timer = None
         if self._deadline is None:
             return

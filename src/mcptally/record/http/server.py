@@ -73,14 +73,14 @@ def run(
 
 
 def _stop_signals() -> tuple[int, ...]:
-    """Return the signals that stop the recorder, including SIGHUP unless ignored (nohup)."""
+    """Return the signals that stop the recorder; SIGHUP is among them unless nohup ignores it."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
         return (signal.SIGTERM, signal.SIGINT)
     return (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class Service:
-    """One run of the recorder: its listening sockets and accepted connections."""
+    """A run of the recorder: its listening sockets and accepted connections."""
 
     def __init__(
         self,
@@ -110,8 +110,8 @@ class Service:
             clock=self.loop.time,
             max_open=min(MAX_OPEN, self._capacity.recordings),
         )
-        # Check `Host` if only this machine can connect and the recorder either replaces `Host` (the
-        # server cannot check it) or adds credentials (the client may not have them).
+        # Check `Host` if only this machine can connect and the recorder either replaces `Host` (so
+        # the server cannot check it) or adds credentials (which the client may not have).
         checks_host = server.host is not None or server.authorization is not None
         self._shared = Shared(
             server,
@@ -194,7 +194,7 @@ class Service:
         connection.start(Socket(sock, connection, loop=self.loop))
 
     def _close_idle_connection(self) -> bool:
-        """Close the connection that has been idle longest; return False if none is idle."""
+        """Close the connection that has been idle the longest; return False if none is idle."""
         idle = [connection for connection in self._connections if connection.is_idle]
         if idle:
             min(idle, key=lambda connection: connection.idle_since).close("made room")

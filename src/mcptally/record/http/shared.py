@@ -18,7 +18,7 @@ class Shared(NamedTuple):
     write_queue: WriteQueue
     loop: EventLoop
     cap: int
-    """Maximum bytes recorded of a frame."""
+    """Maximum number of bytes of a frame to record."""
     pool: BytePool
     """Limits the total bytes of incomplete bodies in all connections."""
     require_loopback_host: bool

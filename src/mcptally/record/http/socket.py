@@ -1,7 +1,8 @@
 """Implements a connected socket on the event loop, with optional TLS.
 
 The two directions of a socket fail independently: after a failed write, reading continues to the
-end of the stream. So if a server sends 413 and closes during the request, its response is not lost.
+end of the stream. Thus, if a server responds 413 and closes the connection during the request, its
+response is not lost.
 """
 
 import contextlib
@@ -27,13 +28,13 @@ class SocketHandler(Protocol):
         """Handle received bytes; empty `data` means end of stream."""
 
     def on_read_error(self, sock: "Socket", error: OSError) -> None:
-        """Handle a failed read: nothing more can be read."""
+        """Handle a failed read, after which nothing more can be read."""
 
     def on_write_error(self, sock: "Socket", error: OSError) -> None:
-        """Handle a failed write: nothing more can be sent."""
+        """Handle a failed write, after which nothing more can be sent."""
 
     def on_drained(self, sock: "Socket") -> None:
-        """Handle a send buffer that has fallen below the high-water mark."""
+        """Handle the event that the send buffer has fallen below the high-water mark."""
 
 
 class Socket:
@@ -65,14 +66,14 @@ class Socket:
         """Whether a write failed; further writes are discarded."""
 
     def start(self) -> None:
-        """Start to read."""
+        """Start reading."""
         self.resume()
         if self._tls is not None and (early := self._tls.decrypt(b"")):
             self._loop.call_soon(lambda: self._handler.on_data(self, early))
 
     @property
     def is_full(self) -> bool:
-        """Whether the send buffer has exceeded the high-water mark and not yet drained."""
+        """Whether the send buffer has exceeded the high-water mark and has not drained since."""
         if len(self._send_buffer) > HIGH_WATER:
             self._above_high_water = True
         return self._above_high_water

@@ -25,7 +25,7 @@ _LOOPBACK: Final = ("127.0.0.1", "localhost", "[::1]", "0.0.0.0")  # noqa: S104 
 def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[bytes]:
     """Return all spellings of the server's origin.
 
-    With `loopback`, these include loopback names.
+    If `loopback` is set, these include all loopback names.
     """
     hosts = {f"[{host}]" if ":" in host else host, *(_LOOPBACK if loopback else ())}
     ports = {f":{port}", *([""] if _DEFAULT_PORTS.get(scheme) == port else [])}
@@ -33,7 +33,7 @@ def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[b
 
 
 def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
-    """Return an absolute URL on the server with the recorder's origin; None for other URLs."""
+    """Replace the server's origin in an absolute URL by the recorder's; None for other URLs."""
     match = _ABSOLUTE.fullmatch(url)
     if match is None or match["origin"].lower() == own_origin.lower():
         return None

@@ -4,7 +4,7 @@ import enum
 
 
 class State(enum.Enum):
-    """States of a connection, which differ in the awaited event; see the handlers in proxy.py."""
+    """The states of a connection, by the event that it waits for; see the handlers in proxy.py."""
 
     IDLE = enum.auto()
     """Waits for the first bytes of a request."""

@@ -1,4 +1,4 @@
-"""Implements TLS to the server without I/O; imported only for https URLs, to start faster."""
+"""Implements TLS to the server without I/O. Imported only for https URLs, for a faster start."""
 
 import contextlib
 import ssl
@@ -12,7 +12,7 @@ _RECORD_BYTES: Final = 16 * 1024
 
 
 def context(ca_file: Path | None) -> ssl.SSLContext:
-    """Return a context that trusts the system's authorities, or the authorities in `ca_file`.
+    """Return a context that trusts the system's certificate authorities, or those in `ca_file`.
 
     Raises:
         UsageError: the file has no certificates.
@@ -48,7 +48,7 @@ class TlsStream:
         return True, self._outgoing.read()
 
     def decrypt(self, data: bytes) -> bytes:
-        """Return the plaintext of received bytes; set `ended` at the end of the stream."""
+        """Decrypt received bytes; set `ended` at the end of the stream."""
         self._incoming.write(data)
         parts: list[bytes] = []
         while not self.ended:
@@ -70,6 +70,6 @@ class TlsStream:
         return self._outgoing.read()
 
     def encrypt(self, data: bytes) -> bytes:
-        """Return the encrypted form of `data`."""
+        """Encrypt `data`."""
         self._object.write(data)
         return self._outgoing.read()

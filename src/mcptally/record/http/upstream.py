@@ -35,7 +35,7 @@ _SocketAddress = tuple[Any, ...]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is a loopback name or address."""
+    """Return whether a host is a loopback name or a loopback address."""
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:
@@ -130,7 +130,7 @@ class UpstreamServer:
                     f"(--listen {address_text(host, port)}); "
                     "give the server's address, or make the recorder listen on another port"
                 ) from error
-            # The name may become resolvable later, so each connection checks again.
+            # The name may become resolvable later, so each connection attempt checks again.
 
     def connect(
         self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
@@ -158,7 +158,7 @@ class UpstreamServer:
 
 
 def _basic_authorization(parts: SplitResult, option_text: str) -> bytes | None:
-    """Return a URL's user and password as the value of `Authorization` (RFC 7617)."""
+    """Return the value of `Authorization` for the user and password in a URL (RFC 7617)."""
     if parts.username is None and parts.password is None:
         return None
     user, password = (unquote(text or "") for text in (parts.username, parts.password))
@@ -186,7 +186,10 @@ def _ip(host: str) -> IPv4Address | IPv6Address:
 
 
 def _is_own_address(family: int, target: Any) -> bool:
-    """Return whether an address is local: a socket connected to it then has the same address."""
+    """Return whether an address belongs to this machine.
+
+    A socket connected to such an address has the same address itself.
+    """
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
             sock.connect(target)

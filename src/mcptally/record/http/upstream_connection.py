@@ -1,4 +1,4 @@
-"""Implements one client's connection to the server, opened by the first write."""
+"""Implements one client's connection to the server, which the first write opens."""
 
 from collections.abc import Callable
 from typing import Final

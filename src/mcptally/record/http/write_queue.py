@@ -1,4 +1,4 @@
-"""Records events in order, some of them only after the current callback of the event loop."""
+"""Records events in order; some wait until the event loop's current callback has finished."""
 
 import contextlib
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Relays bytes between client and server in a loop, and records them (POSIX).
 
 After a chunk is read, the frames that it completes are recorded, and then the chunk is relayed. So
-a frame's last byte is relayed after the frame was recorded; earlier bytes do not wait. One thread
+a frame is recorded before its last byte is relayed; its earlier bytes need not wait. One thread
 reads, records and relays, and handles the session's other events as callbacks of the same `poll`.
 """
 
@@ -78,7 +78,10 @@ class FrameStream(Stream):
 
 
 class StderrStream(Stream):
-    """The server's stderr: always read, recorded by line, relayed while the client reads it."""
+    """The server's stderr.
+
+    It is always read and recorded line by line, and relayed as long as the client reads it.
+    """
 
     def __init__(self, source: int, sink: Sink | None, recording: RecordingWriter) -> None:
         super().__init__(source, sink, must_deliver=False)
@@ -97,7 +100,7 @@ class StderrStream(Stream):
 
 
 class Relay:
-    """Relays until the server's stdout and stderr have ended; stdin may still be open then."""
+    """Relays bytes until the server's stdout and stderr have ended; stdin may be open then."""
 
     def __init__(
         self, *, from_client: FrameStream, from_server: FrameStream, stderr: StderrStream
@@ -198,7 +201,7 @@ class Relay:
         self._flush(stream)
 
     def _buffer_stderr(self, stream: Stream, chunk: bytes) -> None:
-        """Buffer a chunk of stderr that the client has not yet read, or count it as dropped."""
+        """Buffer a chunk of stderr until the client reads it, or count it as dropped."""
         if len(stream.pending) + len(chunk) <= _MAX_STDERR_BUFFER and not stream.dropped_bytes:
             stream.pending = memoryview(bytes(stream.pending) + chunk)
         else:
@@ -265,7 +268,7 @@ class Relay:
             self._close(stream)
 
     def _handle_sink_closed(self, stream: Stream) -> None:
-        """Handle a sink closed by its reader: close the source too, unless it is stderr."""
+        """Handle a sink that its reader has closed: close the source too, unless it is stderr."""
         sink, stream.sink = stream.sink, None
         stream.pending = memoryview(b"")
         stream.dropped_bytes = 0

@@ -149,7 +149,7 @@ class _StdioSession:
         return self._close_recording()
 
     def _poll_timeout_ms(self) -> int | None:
-        """Return the main loop's timeout in milliseconds; None to wait for events only."""
+        """Return the main loop's timeout in milliseconds; None means no timeout."""
         if self._relay.done and not self._processes_ended:
             return None
         if self._exit_code is not None or not self._relay.from_client.open:
@@ -176,7 +176,7 @@ class _StdioSession:
             self._relay.watch(self._server.status, None)
 
     def _mark_processes_ended(self) -> None:
-        """Record that the server and all processes it started have ended."""
+        """Store that the server and all processes that it started have ended."""
         if not self._processes_ended:
             self._processes_ended = True
             self._processes_ended_at = time.monotonic()
@@ -200,7 +200,7 @@ class _StdioSession:
         return not self._relay.server_data_waiting()
 
     def _check_client(self) -> None:
-        """Terminate the server if the client is gone and the server does not exit by itself."""
+        """Terminate the server if the client has gone and the server does not exit by itself."""
         if self._ended_by_recorder or self._exit_code is not None:
             return
         gone = self._relay.client_disconnected() or (
@@ -226,7 +226,7 @@ class _StdioSession:
         if self._start_errno is not None:
             return self._not_started(self._start_errno)
         if self._exit_code is None:
-            self._exit_code = -signal.SIGKILL  # killed together with the supervisor
+            self._exit_code = -signal.SIGKILL  # the server was killed together with the supervisor
         reason = None
         if self._ended_by_recorder:
             reason = "client_gone"

@@ -1,7 +1,8 @@
 """Writes relayed bytes without blocking and without affecting shared open files.
 
 O_NONBLOCK is a flag of the open file, which the client shares with the recorder and perhaps with
-its terminal. So the flag is set only on the recorder's own pipes and on reopened client pipes.
+its terminal. The flag is therefore set only on the recorder's own pipes and on reopened client
+pipes.
 """
 
 import contextlib
@@ -76,7 +77,7 @@ class _PolledSink(Sink):
 
 
 def client_sink(fd: int) -> Sink | None:
-    """Return the sink for the recorder's stdout or stderr, by file type; None if closed."""
+    """Return the kind of sink that the descriptor's file type needs; None if it is closed."""
     try:
         mode = os.fstat(fd).st_mode
     except OSError:

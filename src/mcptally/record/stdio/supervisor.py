@@ -43,19 +43,19 @@ the server."""
 
 
 class SupervisedServer(NamedTuple):
-    """Descriptors for a started server: its three streams, and the supervisor's two pipes."""
+    """The descriptors of a started server: its three streams, and the supervisor's two pipes."""
 
     stdin: int
     stdout: int
     stderr: int
     control: int
-    """Accepts signal numbers and END. Closing it ends all processes."""
+    """Accepts signal numbers and END. Closing this descriptor ends all processes."""
     status: int
-    """Yields the lines `failed ERRNO` (not started), `exit CODE` (-N for signal N), `clean`."""
+    """Yields the lines `failed ERRNO` (not started), `exit CODE` (-N for signal N) and `clean`."""
 
 
 def start(command: Sequence[str]) -> SupervisedServer:
-    """Start `command` in the same environment and folder, with its three streams as pipes.
+    """Start `command` in this process's environment and folder, with pipes as its three streams.
 
     Raises:
         OSError: the limit on descriptors or processes has been reached.
@@ -110,7 +110,7 @@ def _run_supervisor(
         finally:
             os._exit(127)
     with contextlib.suppress(OSError):
-        os.setpgid(server, server)  # the server calls setpgid, too: either may be first
+        os.setpgid(server, server)  # the server calls setpgid too, and either call may come first
     detach_descriptors(control, status)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -142,7 +142,7 @@ def _exec_server(
             return
     for target, fd in enumerate(streams):
         os.dup2(fd, target)
-    # Python ignores these two signals: restore the default that the client would pass on.
+    # Python ignores these two signals: restore the default, which the client would pass on.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -274,7 +274,10 @@ class _Supervisor:
                 os.kill(pid, number)
 
     def _remaining_processes(self) -> list[int]:
-        """Return the server's running processes: pids on Linux, the negated group id elsewhere."""
+        """Return the server's running processes.
+
+        These are pids on Linux; on other systems, the negated id of the process group.
+        """
         if sys.platform == "linux":
             return _descendants(os.getpid())
         else:  # noqa: RET505  (without `else`, mypy reports unreachable code)
