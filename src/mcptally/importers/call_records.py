@@ -1,4 +1,4 @@
-"""Builds request and reply items from the record of a call, for logs that contain no frames.
+"""Builds a request and a reply from the record of a call, for logs that contain no frames.
 
 The items are marked as `derived`. If a record lacks the arguments or the result, the item is a
 `head`: only the id is known, and all other values are null in every table, as for a frame that was
@@ -42,7 +42,7 @@ answer in time."""
 
 
 class PendingCalls:
-    """Requests without a reply so far.
+    """Requests that have no reply so far.
 
     Above a limit, the oldest requests are dropped and counted.
     """
@@ -56,7 +56,7 @@ class PendingCalls:
         return call in self._items
 
     def add(self, call: str, request: Item) -> None:
-        """Add a call's request; it replaces an earlier request with the same id."""
+        """Add a call's request, which replaces an earlier request with the same id."""
         self.pop(call)
         self._size += len(request.data)
         self._items[call] = request
@@ -65,7 +65,7 @@ class PendingCalls:
             self._tally.notes[FORGOTTEN] += 1
 
     def pop(self, call: str) -> Item | None:
-        """Remove and return a call's request, or None."""
+        """Remove and return a call's request; None if there is none."""
         request = self._items.pop(call, None)
         self._size -= 0 if request is None else len(request.data)
         return request
@@ -89,7 +89,7 @@ def request(
     model: str | None = None,
     direction: Any = "c2s",
 ) -> Item:
-    """Return a call's request. If neither `arguments` nor `uri` is given, the item has no content.
+    """Return a request item. If neither `arguments` nor `uri` is given, the item has no content.
 
     `version` is the protocol revision, which is written to `_meta` as in 2026-07-28. `model` is the
     language model that requested the call, which is written to the event, outside the frame.
@@ -124,7 +124,7 @@ def result_reply(
     is_error: bool | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """Return a reply with `result` (JSON text); without a result, the item has no content.
+    """Return a reply item with `result` (JSON text); without a result, the item has no content.
 
     `is_error` is None if the log does not record whether the result is an error.
     """
@@ -147,7 +147,7 @@ def error_reply(
     code: int | None = None,
     direction: Any = "s2c",
 ) -> Item:
-    """Return a reply with an error; `code` and `message` are omitted if they are None."""
+    """Return a reply item with an error; `code` and `message` are omitted if they are None."""
     error = {} if code is None else {"code": code}
     error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
     data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
@@ -163,7 +163,7 @@ def cancellation(
     why: str,
     direction: Any = "c2s",
 ) -> Item:
-    """Return a notification that the caller cancelled a call."""
+    """Return the notification item by which the caller cancelled a call."""
     params = _encode({"requestId": call, "reason": why})
     data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
     return Item("message", line, connection, at, dir=direction, data=data, derived=True)
@@ -172,9 +172,9 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the item that ends a failed call, from the error text: a timeout or a JSON-RPC error.
+    """Return the item that ends a failed call: a timeout or a JSON-RPC error, as its text shows.
 
-    Returns None if no SDK writes such a text.
+    Returns None if no MCP SDK writes such an error text.
     """
     if TIMED_OUT.match(text):
         return cancellation(connection, call, line, at, why="timeout")
@@ -185,7 +185,7 @@ def sdk_failure(
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:
-    """Return a tool result as JSON text, given a result, its content or its text.
+    """Return a tool result as JSON text; `value` is the result, its content or its text.
 
     `is_error`, unless it is None, is added as `isError` if the value has no `isError`.
     """

@@ -1,4 +1,4 @@
-"""Detects a file's format from its first bytes and lines."""
+"""Detects the format of a log file from its first bytes and lines."""
 
 import re
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ formats."""
 
 
 def detect_format(path: Path) -> str | None:
-    """Return the name of a file's format, `transcript` for our own, None if it is unknown.
+    """Return the name of a file's format: `transcript` for our own, None if it is unknown.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -86,7 +86,7 @@ def _is_har(head: bytes, first: bytes) -> bool:
     if _LOG.match(head):
         return True
     top = decode_or_none(_TOP, first)
-    if top is None:  # no single line contains the whole object
+    if top is None:  # the object spans several lines
         return head.lstrip()[:1] == b"{" and b'"entries"' in head and b'"log"' in head
     return len(top.log) > 0
 
@@ -98,7 +98,7 @@ def recognised_contents() -> dict[str, str]:
 
 
 def why_unknown(path: Path) -> str:
-    """Explain why no format was detected, and name the formats that some examined lines match.
+    """Explain why no format was detected, and name the formats that match some of the lines.
 
     Raises:
         UnreadableError: the file cannot be opened.
@@ -120,7 +120,7 @@ def why_unknown(path: Path) -> str:
 
 
 def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
-    """Return each format with its number of matching lines, most lines first."""
+    """Return each format and its number of matching lines, in descending order of the number."""
     votes: dict[str, int] = {}
     for line in lines:
         for look in LOOKS:
@@ -131,7 +131,7 @@ def _votes(lines: Iterable[bytes]) -> list[tuple[str, int]]:
 
 
 def _by_lines(lines: list[bytes]) -> str | None:
-    """Return the format that matches most lines.
+    """Return the format that matches the most lines.
 
     If several formats match the same number of lines, the first of them is returned.
     """
@@ -144,7 +144,7 @@ def _by_lines(lines: list[bytes]) -> str | None:
 
 
 def _by_tables(path: Path) -> str | None:
-    """Return the format of an SQLite database, or None."""
+    """Return the format whose tables an SQLite database has, or None."""
     from mcptally.importers.formats import mcphawk, opencode  # noqa: PLC0415  (few files need it)
 
     tables = {"mcphawk": mcphawk.TABLES, "opencode": opencode.TABLES}

@@ -29,7 +29,7 @@ first."""
 
 
 class Connection(Struct, frozen=True):
-    """A client's connection to a server, or connections that the source does not distinguish."""
+    """A client's connection to a server, or several that the source does not tell apart."""
 
     server: str | None
     key: str = ""
@@ -37,11 +37,11 @@ class Connection(Struct, frozen=True):
     transport: str | None = None
     """`stdio`, `streamable_http` or `http_sse`; None if unknown."""
     is_session: bool = False
-    """Whether `key` is a session id; if so, `initialize` does not start another recording."""
+    """Whether `key` is a session id. If it is, an `initialize` does not start another recording."""
 
 
 class Item(Struct, omit_defaults=True):
-    """An event from a source."""
+    """An event that a reader found in a source."""
 
     kind: ItemKind
     line: int
@@ -83,9 +83,9 @@ class Tally:
     """Number of records read."""
     used: int = 0
     context: Counter[str] = dataclasses.field(default_factory=Counter)
-    """Number of records, by kind, that are understood but are not traffic."""
+    """Number of records that are understood but are not traffic, by kind."""
     unused: dict[str, LineRuns] = dataclasses.field(default_factory=dict)
-    """Lines of records that could not be used, by reason."""
+    """Lines of the records that could not be used, by reason."""
     notes: Counter[str] = dataclasses.field(default_factory=Counter)
     """Number of records with less information than usual, by remark."""
 

@@ -16,7 +16,7 @@ _MAX_KEY: Final = 256
 
 
 class Element(NamedTuple):
-    """An element of the array: an object and its line."""
+    """An element of the array: an object and the number of its line."""
 
     line: int
     """Number of the line on which the object starts, from 1."""
@@ -37,7 +37,7 @@ def elements(pieces: Iterable[bytes], path: tuple[str, ...]) -> Iterator[Element
 
 
 class _ArrayScanner:
-    """Finds the array and its elements, from consecutive pieces of the document."""
+    """Finds the array and its elements in consecutive pieces of the document."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         self._path = [name.encode() for name in path]
@@ -85,7 +85,7 @@ class _ArrayScanner:
             self._string = self._position
         elif mark in b"{[":
             if self._inside is None:
-                # This is the wanted array if its name and the enclosing names match the path.
+                # This is the array at `path` if its name and the enclosing names match.
                 if mark == b"[" and [*self._keys, self._last][1:] == self._path:
                     self._inside = self._depth + 1
                 if len(self._keys) > len(self._path):

@@ -1,7 +1,7 @@
 """Finds the language model that requested a call, from the surrounding spans or runs.
 
-A tool's span does not name the model, but the spans of requests to the model do. The spans of tools
-and of requests to the model are children of the same agent's span:
+The span of a tool call does not name the model, but the spans of requests to the model do. Both
+kinds of span are children of the same agent's span:
 
     invoke_agent
       chat                gen_ai.request.model
@@ -17,7 +17,7 @@ _MAX_DEPTH: Final = 64
 
 
 class ModelsOfCalls:
-    """A file's spans or runs as a tree, with the models that they name."""
+    """The tree of a file's spans or runs, with the models that they name."""
 
     def __init__(self) -> None:
         self._parents: dict[str, str | None] = {}
@@ -45,7 +45,7 @@ class ModelsOfCalls:
         )
 
     def _models_beneath(self) -> dict[str, str | None]:
-        """Map each span that names a model, and its ancestors, to the model; None if ambiguous."""
+        """Map spans that name a model, and their ancestors, to the model; None if ambiguous."""
         found: dict[str, str | None] = {}
         for id_, model in self._models.items():
             for each in self._line(id_):
@@ -53,7 +53,10 @@ class ModelsOfCalls:
         return found | self._models
 
     def _line(self, id_: str) -> list[str]:
-        """Return a span and its ancestors, nearest first; the file may lack the last ancestor."""
+        """Return the ids of a span and its ancestors, nearest first.
+
+        The last id may belong to a span that is not in the file.
+        """
         line = [id_]
         while len(line) < _MAX_DEPTH and (parent := self._parents.get(line[-1])) is not None:
             line.append(parent)

@@ -24,7 +24,7 @@ def require_library() -> None:
 
 
 def trace_request(data: bytes) -> dict[str, Any]:
-    """Decode an `ExportTraceServiceRequest` to the objects of its OTLP JSON.
+    """Decode an `ExportTraceServiceRequest` to objects as in OTLP JSON.
 
     Protobuf's own JSON has ids in base64; OTLP JSON has them in hexadecimal.
 

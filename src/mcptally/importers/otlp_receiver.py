@@ -24,7 +24,7 @@ _GZIP: Final = 31
 
 
 def receive(sockets: Sequence[socket.socket], spans: BinaryIO, ready: Callable[[], None]) -> None:
-    """Write the spans that arrive at `sockets` to a file until SIGINT or SIGTERM.
+    """Write the spans that arrive at `sockets` to a file until SIGINT or SIGTERM arrives.
 
     A request is answered after its spans have been written. `ready` is called once the signal
     handlers are installed.

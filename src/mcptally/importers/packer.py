@@ -1,4 +1,4 @@
-"""Writes transcript lines to files: small recordings share files, large ones get their own.
+"""Writes transcript lines to files: small recordings share files, large recordings get their own.
 
 No recording is split across shared files, so no partition has to read several files together.
 """
@@ -24,7 +24,7 @@ _PART: Final = ".part"
 
 
 class Packer:
-    """Writes `STEM-0000.jsonl.zst` … and `STEM-rRECORDING.jsonl.zst` to a folder."""
+    """Writes the files `STEM-0000.jsonl.zst` … and `STEM-rRECORDING.jsonl.zst` to a folder."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ class Packer:
             self._flush()
 
     def publish(self) -> list[Path]:
-        """Rename the files to their final names; delete the files of an earlier import."""
+        """Rename the files to their final names, and delete the files of an earlier import."""
         for recording in list(self._open):
             self.end(recording)
         self._flush()

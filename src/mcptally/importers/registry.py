@@ -33,10 +33,10 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
     may_be_related: bool = False
     """Whether several files may contain records of the same calls (see the module's `related`)."""
     cut: str = ""
-    """Text that occurs in files whose long messages were cut; the fidelity of such a file is
+    """Text that occurs only in files whose long messages were cut; such a file has the fidelity
     `truncated`."""
     looks_for: str
-    """Describes the content that identifies files in this format."""
+    """A description of the content that identifies files in this format."""
     pattern: str = ""
     object: bool = False
     texts: tuple[tuple[str, ...], ...] = ()
@@ -49,7 +49,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         return reader
 
     def related(self, sources: Sequence[Source]) -> Iterator[Source]:
-        """Yield the sources; sources with records of the same calls are combined."""
+        """Yield the sources, after combining sources with records of the same calls."""
         if not self.may_be_related or len(sources) < 2:
             yield from sources
             return
@@ -61,7 +61,7 @@ class Format(msgspec.Struct, frozen=True, kw_only=True):
         return importlib.import_module(name)
 
     def matches(self, line: bytes) -> bool:
-        """Return whether a line looks like this format."""
+        """Return whether a line looks like a line in this format."""
         if self.pattern:
             return re.match(self.pattern.encode(), line) is not None
         if self.object and line.lstrip()[:1] != b"{":

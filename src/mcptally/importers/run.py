@@ -1,9 +1,9 @@
 """Converts other programs' logs to transcripts: `import_logs`.
 
-Files are streamed, so memory does not grow with their size. Compressed files have the same limits
-as in an archive; all files of an import share a `transcript.files.DecompressionBudget`. Every line,
-entry or row of a source is used or counted, and a report next to the transcript lists the unused
-lines.
+Files are streamed, so memory does not grow with their size. Compressed files are subject to the
+same limits as in an archive; all files of an import share a `transcript.files.DecompressionBudget`.
+Every line, entry or row of a source is used or counted, and a report next to the transcript lists
+the unused lines.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ class Imported:
 
     files: list[Outcome] = dataclasses.field(default_factory=list)
     passed_over: dict[Path, str] = dataclasses.field(default_factory=dict)
-    """Maps skipped files of folders to reasons: the format is unknown or was not requested, the
+    """Maps files skipped in folders to the reasons: the format is unknown or was not requested, the
     entry is a link that leads out of the folder, or the name is not UTF-8."""
 
     @property
@@ -143,7 +143,7 @@ def import_logs(
 def _plan(
     paths: Iterable[str | Path], request: str, done: Imported
 ) -> Iterator[tuple[Path, str, Format]]:
-    """Yield each file to read, its name in the transcript, and its format."""
+    """Yield each file to read, with its name in the transcript and its format."""
     for root in map(Path, paths):
         if root.is_dir():
             left_out: list[SkippedFile] = []
@@ -251,7 +251,7 @@ def _file(
 
 
 def _stem(source: Source, form: Format) -> str:
-    """Return the prefix for the file names of a source's transcripts."""
+    """Return the prefix of the names of a source's transcripts."""
     place = hashlib.blake2b(os.fsencode(source.path.resolve()), digest_size=4).hexdigest()
     label = _UNSAFE.sub("_", source.stem).strip("._")[:60] or "log"
     return f"{form.name}-{label}-{place}"
@@ -274,7 +274,7 @@ def _has(source: Source, words: bytes) -> bool:
 
 
 def _fingerprint(source: Source, hide: Policy) -> str:
-    """Return a digest of a file's redacted lines, from which no secret can be guessed."""
+    """Return a digest of a file's lines after redaction, so that it reveals no secret."""
     digest = hashlib.blake2b(digest_size=16)
     for each in (source, *source.more):
         for run in read_lines(each.path, room=source.room):
@@ -284,7 +284,7 @@ def _fingerprint(source: Source, hide: Policy) -> str:
 
 
 def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str) -> None:
-    """Write a report next to the transcript about which records of the source were used."""
+    """Write a report next to the transcript that states which records of the source were used."""
     tally = outcome.tally
 
     def places(found: LineRuns) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sorts any number of items by time: batches are sorted in memory and merged from disk.
+"""Sorts any number of items by time: sorts batches in memory and merges them from disk.
 
 Spans, calls and HTTP entries are logged when they end, but transcripts contain requests and replies
 in the order in which they were sent.
@@ -26,7 +26,7 @@ _Key = tuple[int, int]
 
 
 def sorted_by_time(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
-    """Yield the items sorted by time; an item without a time stays after its predecessor."""
+    """Yield the items in order of time; an item without a time stays behind its predecessor."""
     held: list[tuple[_Key, bytes]] = []
     size = number = last = 0
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:

@@ -32,7 +32,7 @@ bytes can contain millions of empty lines or objects, each of which takes time."
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Envelope:
-    """Names or dotted paths of the fields around a JSON-RPC message."""
+    """The names or dotted paths of the fields that surround a JSON-RPC message."""
 
     time: str | None = None
     direction: str | None = None
@@ -55,7 +55,7 @@ class Source:
     server: str | None = None
     """Label given by the user, which replaces labels in the source."""
     timezone: datetime.tzinfo | None = None
-    """Time zone for times that state none; None means this machine's time zone."""
+    """Time zone of times that state none; None means this machine's time zone."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers with their own log in the same folder."""
@@ -139,7 +139,7 @@ class Source:
             yield from read_pieces(source.path, room=self.room)
 
     def charge(self, records: int, size: int) -> None:
-        """Charge short records to the budget as if each had `_RECORD` bytes."""
+        """Charge short records to the budget as if each had at least `_RECORD` bytes."""
         self.room.left -= max(0, _RECORD * records - size)
 
     def preview(self) -> "Source":
@@ -167,7 +167,7 @@ class Source:
         transport: str | None = None,
         is_session: bool = False,
     ) -> Connection:
-        """Return a connection.
+        """Return the connection that `key` identifies.
 
         The server's label is the user's label, or else `server`, or else the file's stem.
         """

@@ -33,7 +33,7 @@ _CODES: Final = ("rpc.response.status_code", "jsonrpc.error.code", "mcp.error.co
 
 
 def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Iterator[Item]:
-    """Yield the calls among the spans of a file, which is read twice; count other spans."""
+    """Yield the calls among the spans of a file, which is read twice; count the other spans."""
     tally = source.tally
     groups, models = _surveyed(spans(source.preview()))
     sizes = Counter(groups.values())
@@ -57,7 +57,7 @@ def read_spans(source: Source, spans: Callable[[Source], Iterator[Span]]) -> Ite
 def joined(
     sources: Sequence[Source], spans: Callable[[Source], Iterator[Span]]
 ) -> Iterator[Source]:
-    """Yield the sources; sources that share nested spans about calls are combined.
+    """Yield the sources, after combining sources between which spans about calls are nested.
 
     A span whose parent is in another file probably describes the same call as the parent.
     """
@@ -81,7 +81,7 @@ def joined(
 
 
 def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
-    """Return a file's nested spans and models, which must be known before calls are built.
+    """Return a file's nested spans and models, which must be known before the calls are built.
 
     The nested spans map the id of each span to the id of the outermost span about the same call.
     """
@@ -114,11 +114,11 @@ def _surveyed(spans: Iterator[Span]) -> tuple[dict[str, str], ModelsOfCalls]:
 
 
 def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, SpanCall]:
-    """Merge all spans about a call: return the best span, with missing facts from the others."""
+    """Merge all spans about a call: return the best span, with its missing facts filled in."""
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
-        # Of spans with equal ranks, the shortest is the innermost.
+        # Among spans with equal ranks, the shortest is the innermost.
         about.sort(
             key=lambda each: (
                 each[1].is_part,
@@ -254,7 +254,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
     """Return a span's connection.
 
-    The session identifies it, or else the process and the server address.
+    The session identifies the connection, or else the process and the server's address.
     """
     attributes, resource = span.attributes, span.resource
     address = attributes.get("server.address")
@@ -284,7 +284,7 @@ def _connection(source: Source, span: Span, call: SpanCall) -> Connection:
 
 
 def _code(value: Any) -> int | None:
-    """Parse a JSON-RPC error code, which is text in the conventions."""
+    """Parse a JSON-RPC error code, which the conventions define as text."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Determines which call a span describes, by several conventions.
+"""Determines which call a span describes, according to several conventions.
 
 | convention | a call is a span with |
 |---|---|
@@ -83,7 +83,7 @@ class SpanCall(msgspec.Struct):
 
 
 def call_of(span: Span) -> SpanCall | None:
-    """Return the call that a span describes, by the first convention that applies."""
+    """Return the call that a span describes according to the first convention that applies."""
     for convention in (_mcp, _gen_ai, _openinference, _traceloop):
         if call := convention(span, span.attributes):
             return call
@@ -217,7 +217,7 @@ def _traceloop(span: Span, attributes: dict[str, Any]) -> SpanCall | None:
 
 
 def model_of(attributes: dict[str, Any]) -> str | None:
-    """Return the language model that a span names, by the attributes of any convention."""
+    """Return the language model that a span names in an attribute of any convention."""
     if attributes.get("gen_ai.operation.name") == "embeddings":
         return None
     return next(filter(None, (text_of(attributes.get(name)) for name in _MODELS)), None)

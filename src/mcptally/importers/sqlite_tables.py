@@ -55,7 +55,7 @@ def rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Run a query on a program's database; yield the rows.
 
-    Each row is counted as seen; missing tables or an error are counted as one unused row.
+    Each row is counted as seen; missing tables and errors are each counted as one unused row.
     """
     tally, number = source.tally, 0
     try:

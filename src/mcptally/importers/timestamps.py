@@ -1,4 +1,4 @@
-"""Parses other programs' timestamps and durations to nanoseconds.
+"""Converts other programs' timestamps and durations to nanoseconds.
 
 Timestamps without a time zone are interpreted in the zone given by `--timezone`. The default is
 this machine's zone, because logs are mostly imported where they were written. If a timestamp is
@@ -59,7 +59,7 @@ def parse_timezone(name: str) -> datetime.tzinfo | None:
 def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
     """Convert an ISO 8601 text or a Unix time to UTC nanoseconds; return None for other values.
 
-    `naive` is the time zone for texts that state none; None means this machine's time zone.
+    `naive` is the time zone of texts that state none; None means this machine's time zone.
     """
     if isinstance(value, bool) or value is None:
         return None
@@ -107,7 +107,7 @@ def _number(value: float) -> int | None:
 
 
 def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
-    """Return `start` plus a number of nanoseconds, or just `start` if the sum is out of range."""
+    """Return `start` plus a number of nanoseconds, or `start` itself if the sum is out of range."""
     if start is None or nanoseconds is None or not abs(nanoseconds) <= _LATEST:  # also rejects NaN
         return start
     moved = start + round(nanoseconds)
@@ -115,7 +115,7 @@ def add_duration(start: int | None, nanoseconds: float | None) -> int | None:
 
 
 def parse_duration(text: str) -> int | None:
-    """Parse a duration such as `505ms`, `1m 5s` or `0.25s` to nanoseconds; None for other text."""
+    """Convert a duration such as `505ms` or `1m 5s` to nanoseconds; return None for other text."""
     if len(text) > _MAX_DURATION:
         return None
     rest = _DURATION.sub("", text).strip()

@@ -1,4 +1,4 @@
-"""Builds calls from platforms' exports, which contain one JSON object per tool call."""
+"""Builds calls from the exports of platforms, which contain one JSON object per tool call."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ class ToolRecord(msgspec.Struct, kw_only=True):
 
 
 class Node(NamedTuple):
-    """An object's position in its trace, and the language model that it names."""
+    """An object's position in the tree of its trace, and the language model that it names."""
 
     id: str
     parent: str | None
@@ -56,13 +56,13 @@ def read_records(
     other: str,
     node_of: Callable[[dict[str, Any]], Node],
 ) -> Iterator[Item]:
-    """Yield the calls in a file of JSON objects; `objects` lists the accepted forms.
+    """Yield the calls in a file of JSON objects, which has one of the forms that `objects` accepts.
 
     The file is read twice, because an object about a model may follow the objects about its calls.
 
     Args:
         source: the file.
-        record_of: returns an object's call, or None if the object is not a call.
+        record_of: returns the call that an object describes, or None if it describes none.
         other: the reason under which other objects are counted.
         node_of: returns an object's position in its trace.
     """
@@ -81,7 +81,7 @@ def read_records(
 
 
 def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
-    """Yield a call's request and reply."""
+    """Yield the items for a call's request and reply."""
     if record.server is None and source.server is None:
         source.tally.notes[NO_SERVER] += 1
     connection = source.connection(record.session, server=record.server, transport=record.transport)

@@ -2,7 +2,7 @@
 
 Importing a source again yields the same recording ids, even after the source has grown. An id is a
 hash of the format, the connection and the time of the first event. If the source records no times,
-the id is a hash of the file's redacted lines.
+the file's redacted lines are hashed instead of the time.
 """
 
 import functools
@@ -113,7 +113,7 @@ class TranscriptBuilder:
             recording = _Recording()
             if len(self._open) >= MAX_OPEN:
                 self._close(next(iter(self._open)), "silent")
-        self._open[connection] = recording  # move to the end of the dict: most recently active
+        self._open[connection] = recording  # the last item of the dict is the most recently active
         if item.kind in {"message", "head"} and item.dir == "c2s" and item.scope is None:
             method = _method(item)
             # A client may probe for the stateless revision before it initializes; the handshake
@@ -122,7 +122,7 @@ class TranscriptBuilder:
         return recording
 
     def _restarted(self, recording: _Recording, item: Item) -> bool:
-        """Return whether this item starts a new connection, in which request ids start over."""
+        """Return whether this item starts a new connection, in which request ids begin again."""
         if item.kind == "begin":
             return bool(recording.counts) and bool(item.extra.get("new", True))
         if not self._restarts or item.connection.is_session or item.scope is not None:
@@ -161,7 +161,7 @@ class TranscriptBuilder:
             fields["url"], count = self._policy.url(url)
             self.redacted += count
         source = {**self._source, "transport": connection.transport, **about}
-        # Items before the first time have no time, even in a source with times.
+        # Items before the first timestamp have no time, even in a source with timestamps.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}

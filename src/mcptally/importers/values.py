@@ -1,4 +1,4 @@
-"""Converts values in logs: parses JSON in strings, and returns text, objects and results."""
+"""Converts values in logs: parses JSON in strings, and extracts text, objects and results."""
 
 import re
 from typing import Any, Final
@@ -24,15 +24,15 @@ def text_of(value: Any) -> str | None:
 
 
 def dict_of(value: Any) -> dict[str, Any]:
-    """Return the value if it is an object, or parse an object's JSON text; else an empty object."""
+    """Return an object, given the object or its JSON text; an empty object for other values."""
     value = parsed(value)
     return value if isinstance(value, dict) else {}
 
 
 def unwrapped(value: Any) -> tuple[Any, bool]:
-    """Return a LangChain message's result, and whether the tool failed.
+    """Return the result in a LangChain message, and whether the tool failed.
 
-    Other values are unchanged.
+    Other values are returned unchanged.
     """
     message = parsed(value)
     if isinstance(message, dict) and message.get("type") == "tool":

@@ -42,7 +42,7 @@ _MS: Final = 1_000_000
 
 
 def read(source: Source) -> Iterator[Item]:
-    """Yield the requests that are MCP calls; count other lines."""
+    """Yield the requests that are MCP calls; count all other lines."""
     return read_spans(source, _spans)
 
 
@@ -62,7 +62,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _fields(text: str) -> dict[str, Any] | None:
-    """Return a request's non-empty fields; None if the line is not about a request."""
+    """Return the non-empty fields of a line; None if the line is not about a request."""
     if text[:1] == "{":
         found = decode_or_none(_OBJECT, text)
         if found is None:
@@ -91,7 +91,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
     fields["mcp.server.name"] = next((fields[name] for name in _SERVER if name in fields), None)
     fields["mcp.transport"] = "http"
     failed = status[:1] in {"4", "5"} or "error" in fields or "mcp.error.code" in fields
-    if status == "0":  # Envoy: the client disconnected before the reply
+    if status == "0":  # Envoy logs status 0 if the client disconnected before the reply
         fields["error.type"] = "no_response"
     elif not failed:
         source.tally.notes[call_records.OUTCOME_UNKNOWN] += 1
@@ -117,7 +117,7 @@ def _span(source: Source, fields: dict[str, Any], line: int) -> Span:
 
 
 def _duration(value: Any) -> int | None:
-    """Parse agentgateway's durations (`69ms`) and Envoy's (milliseconds) to nanoseconds."""
+    """Convert a duration of agentgateway (`69ms`) or Envoy (milliseconds) to nanoseconds."""
     if isinstance(value, str) and not value.isdigit():
         return parse_duration(value)
     try:

@@ -146,7 +146,7 @@ class _Reader:
         exact = took is not None and match["took"].strip().endswith("ms")
         start = begun.at
         if at is not None and took is not None and (exact or start is None):
-            # Durations in whole seconds are less exact than the lines' times.
+            # Durations in whole seconds are less precise than the lines' timestamps.
             start = add_duration(at, -took)
         yield call_records.request(connection, begun.call, begun.line, start, tool=tool)
         why = match.groupdict().get("why")
@@ -229,7 +229,7 @@ class _Reader:
         yield call_records.result_reply(ask.connection, call, line, at, result=result)
 
     def unanswered(self) -> Iterator[Item]:
-        """Yield the calls that have no result by the end of the file."""
+        """Yield the calls that have no result at the end of the file."""
         for waiting in self.open.values():
             for begun in waiting:
                 yield call_records.request(

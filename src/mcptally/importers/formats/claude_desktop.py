@@ -3,10 +3,10 @@
     2026-03-01T09:44:53.641Z [files] [info] Message from client: {…} { metadata: undefined }
     2025-06-17T13:21:34.077Z [info] [memory] Message from server: {…}
 
-The second line has server and level in the opposite order. A line without a timestamp is server
-stderr, or part of an object printed on several lines. Versions of 2026 cut out the middle of long
-messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from the
-remaining text. The client parses messages before it prints them, so their length on the wire is
+In the second line, the server and the level are in the opposite order. A line without a timestamp
+is server stderr, or part of an object printed on several lines. Versions of 2026 cut out the middle
+of long messages (`...[11759 chars truncated]...`); id, method, name and isError are then read from
+the remaining text. The client parses messages before it prints them, so their length on the wire is
 unknown.
 """
 
@@ -112,7 +112,7 @@ def _message(
 
 
 def _command(block: list[bytes]) -> list[str] | None:
-    """Return the command line in a line `Using MCP server command: … { metadata: { args: [ …`."""
+    """Return the command in a line `Using MCP server command: … { metadata: { args: [ …`."""
     found = _COMMAND.match(block[0])
     if found is None:
         return None

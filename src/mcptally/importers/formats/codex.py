@@ -13,10 +13,11 @@ r"""Reads Codex rollouts (`sessions/**/rollout-*.jsonl`) and the output of `code
     {"timestamp":"…","type":"response_item","payload":{"type":"function_call_output",
      "call_id":"…","output":"…"}}
 
-A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the second line
-above; earlier versions log the first line, or `{"id":"…","msg":{…}}`. The last two lines are a
-request for an MCP tool, which has no reply unless the end of a call follows. Without `namespace`,
-the two lines are a call to a built-in tool. The output of `exec --json` has no timestamps.
+A call to an MCP tool is logged when it ends, with its duration. Version 0.169 logs the call like
+the second example above; earlier versions log it like the first, or as `{"id":"…","msg":{…}}`. The
+last example is a request for an MCP tool and its output; unless the end of a call follows, the
+request has no reply. Without `namespace`, the example is a call to a built-in tool. The output of
+`exec --json` has no timestamps.
 """
 
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ class _Rollout:
         self._at: int | None = None
 
     def items(self, line: int, event: _Line) -> Iterator[Item]:
-        """Yield the items that result from a line."""
+        """Yield the items that a line gives rise to."""
         self._line, self._at = line, self._source.at(event.timestamp)
         body = _first_object(event.payload, event.msg, event.item)
         if event.type == "session_meta" and isinstance(body.get("id"), str):
@@ -106,7 +107,7 @@ class _Rollout:
         yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
     def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
-        """Remember a request for an MCP tool; yield it as cancelled if its output says so."""
+        """Remember a request for an MCP tool; yield a cancellation if its output reports one."""
         call, server = body.get("call_id"), _server(body)
         if isinstance(call, str) and server is not None:
             self._tally.used += 1
@@ -170,7 +171,7 @@ def _answered(connection: Connection, call: str, result: Any, *, line: int, at: 
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:
-    """Convert an item of `exec --json` or of a rollout to the fields of older versions' events."""
+    """Convert an item in `exec --json` or in a rollout to the fields that older versions log."""
     result: Any = None
     error, failed = item.get("error"), item.get("status") == "failed"
     returned = item.get("result")

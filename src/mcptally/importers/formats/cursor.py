@@ -102,7 +102,7 @@ def _reply(
 
 
 def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
-    """Drop the oldest pending call to the first tool in `pending`; return the number dropped."""
+    """Drop the oldest pending call to the first tool in `pending`; return how many were dropped."""
     first = next(iter(pending))
     pending[first].popleft()
     if not pending[first]:

@@ -5,10 +5,10 @@
      "args":{…},"status":"success","timestamp":"…","result":[{"functionResponse":{"response":…}}]}]}
 
 Older versions write one document with `messages`. A message is written again whenever it changes;
-the last state of a call counts. An MCP tool's failure is a sentence that ends with the server's
-result as JSON. A failed shell command has the status `success` and a line `Exit Code: 1`. The
-timestamps belong to the conversation: a call starts with the model's message and ends when its
-result is recorded, so its duration includes the time for the user's permission.
+the last state of a call counts. The failure of an MCP tool is logged as a sentence that ends with
+the server's result as JSON. A failed shell command has the status `success` and a line `Exit Code:
+1`. The timestamps belong to the conversation: a call starts with the model's message and ends when
+its result is recorded, so its duration includes the time for the user's permission.
 """
 
 import re
@@ -96,7 +96,7 @@ def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _response(call: dict[str, Any]) -> tuple[Any, str | None, bool]:
-    """Return the tool's response, the error text, and whether there was no result at all."""
+    """Return the tool's response, the error text, and whether the call ended without a result."""
     response = _function_response(call.get("result"))
     error = text_of(response.get("error"))
     if error is not None and _REPORTED.match(error):

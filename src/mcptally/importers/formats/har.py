@@ -1,4 +1,4 @@
-"""Reads HAR 1.2, HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
+"""Reads HAR 1.2: HTTP traffic saved by browsers and proxies, with JSON or event-stream bodies.
 
 An entry is an exchange. HAR does not record when a stream's events arrived: a reply gets the time
 at which the body ended, all other messages the time at which the body started. A body that was not
@@ -129,7 +129,7 @@ class _Exchange:
         return {pair.name.lower(): pair.value for pair in pairs}
 
     def is_mcp(self, endpoints: dict[str, str]) -> bool:
-        """Return whether the entry is MCP traffic: by headers, bodies, or earlier entries' URLs."""
+        """Return whether the entry is MCP traffic, judged by headers, bodies and earlier URLs."""
         url = self.url
         return (
             url in endpoints
@@ -210,7 +210,8 @@ class _Exchange:
         size = self.entry.response.content.size
         if size is not None and size > 0:
             return True
-        # The stream of a GET may have been empty, but the reply to a POST was not empty.
+        # The stream that a GET opened may have been empty, but the reply to a POST cannot have
+        # been.
         is_post = self.entry.request.method == "POST"
         return is_post and self.streams and self.entry.response.status == 200
 
@@ -232,12 +233,11 @@ class _Exchange:
             if event.name == b"endpoint":
                 # In the legacy SSE transport, the client sends its messages to this URL.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # ignore texts that are not URLs
+                with contextlib.suppress(ValueError):  # ignore a text that is not a URL
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
-            # The reply ends the stream. Earlier messages arrived between head and end; give these
-            # messages the head's time, so that they precede the client's replies in other
-            # exchanges.
+            # The reply ends the stream. Earlier messages arrived between the head and the end. Give
+            # them the head's time, so that they precede the client's replies in other exchanges.
             at = self.head if b'"method"' in event.data else self.end
             yield self.frame(connection, "s2c", at, event.data, **extra)
 
@@ -276,7 +276,7 @@ def _after(start: int | None, milliseconds: float | None) -> int | None:
 
 
 def _split(url: str) -> SplitResult:
-    """Split a URL; return an invalid URL as the path."""
+    """Split a URL; an invalid URL becomes the path of the result."""
     try:
         return urlsplit(url)
     except ValueError:

@@ -3,10 +3,10 @@
     {"jsonrpc":"2.0","id":1,"method":"tools/call",…}
     {"time":"2026-03-01T09:44:53Z","dir":"c2s","msg":{…}}
 
-The envelope's fields have common names, or names given by the user. Without an envelope, the
+The envelope's fields have common names or the names that the user gives. Without an envelope, the
 direction follows from the protocol if only one side can send the message: requests that only
-clients make, and replies to known requests. A message that either side may send gets the usual
-direction and is counted.
+clients make, and replies to known requests. A message that either side may send is assumed to have
+the usual direction, and is counted.
 """
 
 import re
@@ -146,7 +146,7 @@ def _stated_direction(source: Source, fields: dict[str, msgspec.Raw] | None) -> 
 def _inferred_direction(
     source: Source, session: str, frame: bytes, senders: dict[tuple[str, bytes], Dir]
 ) -> Dir:
-    """Infer a message's direction from the protocol, and note how certain the direction is."""
+    """Infer a message's direction from the protocol, and count whether it is certain."""
     notes = source.tally.notes
     message = decode_or_none(_DECODE, frame)
     if message is None:

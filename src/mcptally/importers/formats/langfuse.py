@@ -37,7 +37,7 @@ def _record(seen: dict[str, Any]) -> ToolRecord | None:
     if isinstance(given, dict) and given.keys() == {
         "args",
         "kwargs",
-    }:  # the input is the call of a decorated Python function
+    }:  # the input holds the arguments of a decorated Python function
         given = given["kwargs"] if not given["args"] else given
     ended = seen.get("endTime") is not None
     metadata = dict_of(seen.get("metadata"))

@@ -58,7 +58,7 @@ def _record(entry: dict[str, Any]) -> ToolRecord | None:
 
 
 def _result(value: Any) -> Any:
-    """Return a tool result with MCP's member names.
+    """Convert a logged tool result to one with MCP's member names.
 
     Some versions log Python attribute names and null members.
     """

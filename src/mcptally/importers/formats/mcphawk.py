@@ -1,7 +1,8 @@
 """Reads the SQLite database of mcphawk 1.0 (`mcphawk.db`).
 
-mcphawk parses and reprints messages, redacts them in its own way, and identifies sessions. It does
-not store HTTP statuses. Rows are sorted by time, because they are not always stored in order.
+mcphawk parses messages and prints them again, redacts them in its own way, and identifies sessions.
+It does not store HTTP statuses. Rows are sorted by time, because they are not always stored in
+order.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reads OTLP JSON, spans from exporters and collectors; `span_calls` finds calls among the spans.
+"""Reads OTLP JSON from exporters and collectors; `span_calls` finds the calls among the spans.
 
 A file contains a single document, or one document per line.
 """
@@ -103,7 +103,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_group(group: _ResourceSpans) -> Iterator[tuple[str | None, msgspec.Raw]]:
-    """Yield the spans in a group, each with the library that wrote it."""
+    """Yield the spans in a group, each with the name of the library that wrote it."""
     for scope in group.scopes:
         library = scope.library.name if scope.library else None
         for raw in scope.spans:
@@ -131,7 +131,7 @@ def _span(
 
 
 def _message(status: str | None, exception: str | None) -> str | None:
-    """Return the error text; a status message often also contains a stack trace."""
+    """Return the error text: the status, or the exception if the status just adds a stack trace."""
     return exception if not status or (exception and exception in status) else status
 
 

@@ -1,4 +1,4 @@
-r"""Reads Sentry spans: envelopes as sent by its SDKs, or events, one JSON document per line.
+r"""Reads Sentry's spans, from envelopes as its SDKs send them or from events in JSON Lines.
 
     {"event_id":"…","sent_at":"…"}
     {"type":"transaction","length":1297}
@@ -57,7 +57,7 @@ def _spans(source: Source) -> Iterator[Span]:
 
 
 def _of_line(event: _Line) -> Iterator[Any]:
-    """Yield the spans in a line; values that are not spans are yielded unchanged."""
+    """Yield the spans in a line; yield values that are not spans unchanged."""
     contexts = event.contexts if isinstance(event.contexts, dict) else {}
     trace = contexts.get("trace")
     if isinstance(trace, dict) and event.start is not None:

@@ -1,4 +1,4 @@
-"""Reads VS Code's output for an MCP server at log level trace (or debug or info, by version).
+"""Reads VS Code's output for an MCP server at log level trace (in some versions debug or info).
 
     2026-10-05 09:49:21.377 [debug] [editor -> server] {"jsonrpc":"2.0","id":1,…}
 
