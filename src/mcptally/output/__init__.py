@@ -1,4 +1,4 @@
-"""Presents answers to people and programs: terminal tables, HTML report, exports and servers.
+"""Presents answers to people and programs: in terminal tables, the HTML report, exports, servers.
 
 May import `pipeline` and lower layers, such as `analytics`, `tables` and `redaction`.
 

@@ -164,7 +164,7 @@ def _in_child(
 
 
 def _answer_function(path: Path, base: Path | None) -> Callable[..., bytes]:
-    """Return the function that child processes run: it calls a method of `_Tools`.
+    """Return the function that child processes run, which calls a method of `_Tools`.
 
     The function returns UTF-8: texts are unchanged, all other values are JSON.
     """
@@ -351,7 +351,7 @@ _PRIORITY_COLUMNS: Final = [
 
 
 def _no_problem(store: Store) -> str:
-    """Return the answer if there are no priorities."""
+    """Return the text to send if there are no priorities."""
     lines = in_words(store.unread)
     return "\n".join([*lines, f"No problem was found{' in what could be read' * bool(lines)}."])
 
@@ -364,14 +364,14 @@ def _table(
     empty: str = "No rows.",
     hint: str = "",
 ) -> str:
-    """Return an answer as text: a note that the text is data, the rows as CSV, and a hint.
+    """Return an answer as text: the note about recorded text, the rows as CSV, and a hint.
 
     Args:
         relation: the answer.
         limit: maximum number of rows.
         columns: the columns to include; None for all.
         empty: the text if there are no rows.
-        hint: what the client can do with a row next.
+        hint: what the client can do next with a row.
     """
     if columns is not None:
         relation = relation.select(*columns)
@@ -407,7 +407,7 @@ def _table(
 
 
 def _text(value: Any) -> str:
-    """Return a value as text for CSV: null as an empty string, lists and maps as JSON."""
+    """Format a value for CSV: null as an empty string, lists and maps as JSON."""
     if value is None:
         return ""
     if isinstance(value, (bool, list, dict)):
@@ -426,7 +426,7 @@ def _cell(value: Any) -> Any:
         # Write large integers as text, because most clients read JSON numbers as doubles.
         return str(value)
     if isinstance(value, float):
-        return float(f"{value:.6g}")  # round, because more digits only cost tokens
+        return float(f"{value:.6g}")  # round, because further digits would only cost tokens
     return value
 
 

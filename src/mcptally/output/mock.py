@@ -2,9 +2,9 @@
 
 A request gets the recorded reply to the same request: the same tool with equal arguments, the same
 resource or the same prompt. If a request was recorded several times, each session gets the replies
-in recorded order; the last reply is repeated. Completions also follow the recorded order, whatever
-text the client wants to complete, because stores do not contain the text. The `mcp` library handles
-the connection (handshake, protocol revision, transport).
+in recorded order; the last reply is repeated. Completions also come in the recorded order, whatever
+text the client wants to complete, because stores do not contain that text. The `mcp` library
+handles the connection (handshake, protocol revision, transport).
 """
 
 import collections
@@ -130,7 +130,7 @@ ORDER BY requested_at, recording, seq, "index"
 
 
 def canonical(arguments: Any) -> str:
-    """Return the same JSON text for equal arguments; `1.0` becomes `1`, null becomes `{}`."""
+    """Return JSON text, the same for equal arguments; `1.0` becomes `1`, null becomes `{}`."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, dict):
@@ -220,7 +220,7 @@ class Recording:
         return found
 
     def task_tools(self) -> frozenset[str]:
-        """Return the tools for which a call started a task."""
+        """Return the tools of which at least one call started a task."""
         return frozenset(
             name
             for (_, name), by_arguments in self._calls.items()
@@ -229,7 +229,7 @@ class Recording:
         )
 
     def listing(self, method: str) -> list[Any]:
-        """Return the last complete recorded listing, or else the names in recorded calls."""
+        """Return the last complete listing that was recorded, or the names in recorded calls."""
         if method in self._listings:
             return self._listings[method]
         names = sorted(name for of, name in self._calls if _LISTING_OF.get(of) == method)
@@ -276,7 +276,7 @@ class Recording:
 
 
 def _only_server(store: Store, server: str | None) -> str | None:
-    """Return the label of the server to imitate."""
+    """Return the label of the server that the mock server imitates."""
     rows = store.sql("SELECT DISTINCT server FROM calls WHERE dir = 'c2s' ORDER BY server")
     labels = [label for (label,) in rows.fetchall()]
     names = [label for label in labels if label is not None]
@@ -297,7 +297,7 @@ def _only_server(store: Store, server: str | None) -> str | None:
 def _parsed(text: str | None) -> Any:
     try:
         return None if text is None else json.loads(text)
-    except (ValueError, RecursionError):  # the reply was cut by the recorder, or is not strict JSON
+    except (ValueError, RecursionError):  # the recorder cut the reply, or it is not strict JSON
         return None
 
 
@@ -313,7 +313,7 @@ def _not_recorded(words: str, nearest: _Call | None = None) -> MCPError:
 def _nearest(arguments: str, recorded: Mapping[str, Any]) -> str:
     """Return the recorded arguments with the most equal members.
 
-    The most similar text breaks ties.
+    If several have equally many, return the most similar text.
     """
     wanted = json.loads(arguments)
 
@@ -446,7 +446,7 @@ def _recorded_error(call: _Call) -> MCPError:
 
 
 def _checked(method: str, result: Any, what: str) -> dict[str, Any]:
-    """Return a result with the members that newer revisions require.
+    """Check a result, and add the members that newer revisions require.
 
     Raises:
         MCPError: the result is invalid, so the library cannot send it; the message says why.

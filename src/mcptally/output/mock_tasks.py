@@ -64,7 +64,7 @@ class Tasks:
         self._tasks: Final[dict[str, _Task]] = {}
 
     async def __call__(self, ctx: Context, call_next: CallNext) -> Any:
-        """Answer a request about a task, or pass the request on to the server."""
+        """Answer a request with or about a task, or pass the request on to the server."""
         params = dict(ctx.params or {})
         if ctx.method == "tools/call" and self._is_for_task(ctx, params):
             return await self._start(ctx, params)
@@ -129,7 +129,7 @@ def _state(ctx: Context, task: _Task, status: str | None = None) -> dict[str, An
 
 
 def _end(task: _Task) -> dict[str, Any]:
-    """Return a task's result or error, as in `tasks/get` in 2026-07-28."""
+    """Return a task's result or error, as `tasks/get` does in 2026-07-28."""
     if task.status() not in {"completed", "failed"}:
         return {}
     if isinstance(task.reply, MCPError):
@@ -138,7 +138,7 @@ def _end(task: _Task) -> dict[str, Any]:
 
 
 async def _result(task: _Task) -> dict[str, Any]:
-    """Wait for a task's end and return the result, as `tasks/result` in 2025-11-25 does."""
+    """Wait for a task's end and return the result, as `tasks/result` does in 2025-11-25."""
     if task.cancelled:
         raise MCPError(types.INVALID_PARAMS, "mcptally mock: the task was cancelled")
     await anyio.sleep(max(0.0, task.ready - anyio.current_time()))

@@ -37,7 +37,7 @@ def _unsupported_as_text(table: pa.Table) -> pa.Table:
 
 
 def default_limit(form: str) -> int:
-    """Return the default number of rows: `ROWS` for a table in a terminal, else 0 (all)."""
+    """Return the default limit on rows: `ROWS` for a table in a terminal, else 0 (no limit)."""
     return ROWS if form == "table" and sys.stdout.isatty() else 0
 
 
@@ -55,9 +55,10 @@ def write(
     Args:
         answer: the rows to write.
         form: the format, one of `ANSWERS`.
-        shown: the columns of a table; all if empty. A terminal shows as many columns as fit.
+        shown: the columns of a table; all columns if empty. A terminal shows as many columns as
+            fit.
         limit: the maximum number of rows; 0 for all.
-        counts: whether to count and report the rows beyond the limit.
+        counts: whether to report the number of rows beyond the limit.
         empty: the text if there are no rows.
 
     Raises:

@@ -37,7 +37,7 @@ _DEEPEST: Final = 50
 
 
 class _Variable:
-    """A Python expression that reads an environment variable, in place of a secret."""
+    """A Python expression that replaces a secret: it reads an environment variable."""
 
     def __init__(self, name: str) -> None:
         self._name: Final = name
@@ -47,7 +47,7 @@ class _Variable:
 
 
 class _JsonText:
-    """A Python expression that parses JSON text, in place of a literal."""
+    """A Python expression that replaces a literal: it parses JSON text."""
 
     def __init__(self, text: str) -> None:
         self._text: Final = text
@@ -57,13 +57,13 @@ class _JsonText:
 
 
 class _Secrets:
-    """Replaces secrets with environment variables; equal secrets get the same variable."""
+    """Replaces secrets by environment variables; equal secrets get the same variable."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def replaced(self, value: Any) -> Any:
-        """Return a JSON value with a `_Variable` in place of each text that contains a secret.
+        """Replace each text in a JSON value that contains a secret by a `_Variable`.
 
         Raises:
             UsageError: a value with a secret is nested too deeply for a Python literal.
@@ -122,7 +122,7 @@ def script(
         store: the store that contains the call.
         call: the `call_id`, or a unique prefix of it.
         command: the command that starts the server; by default, the recorded command.
-        read_only: tools known to change nothing, besides those that are annotated as read-only.
+        read_only: tools that change nothing, in addition to those that are annotated as read-only.
 
     Raises:
         QueryError: no call has this id, or several ids start with it.

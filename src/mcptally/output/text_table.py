@@ -1,4 +1,4 @@
-"""Formats rows as aligned text: selects the columns that fit, cuts long texts, adds colour."""
+"""Formats rows as aligned text: selects the columns that fit, cuts long texts and adds colour."""
 
 import dataclasses
 import re
@@ -19,7 +19,7 @@ def text_table(
 
     Args:
         table: the rows.
-        shown: the columns, most important first; all columns if empty.
+        shown: the columns, the most important first; all columns if empty.
         width: characters per line; None for no limit. Long texts are cut. If the line is still too
             long, the least important columns are omitted (`fit_widths`), but never `ok` and
             `calls`.
@@ -72,7 +72,7 @@ def text_table(
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Return the table without time zones (all UTC), for which pyarrow would import pandas."""
+    """Drop the time zones (all UTC) from a table, because pyarrow would import pandas for them."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.tz:
             kind = pa.timestamp(field.type.unit)
@@ -153,7 +153,7 @@ _NAMES: Final = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class _Step:
-    """A way to fit a table into a line: the columns that are kept, and the widths of cut texts."""
+    """A way to fit a table into a line: which columns are kept, and how far texts are cut."""
 
     kept: frozenset[str]
     """Columns that must not be omitted."""
@@ -164,7 +164,7 @@ class _Step:
 
 
 def _steps(names: Sequence[str], numbers: Collection[str]) -> list[_Step]:
-    """Return steps to fit columns into a line, in the order to try.
+    """Return the steps for fitting columns into a line, in the order in which to try them.
 
     Each step omits or cuts more than the previous step.
     """
@@ -192,17 +192,17 @@ def fit_widths(
     width: int | None,
     numbers: Collection[str] = (),
 ) -> dict[str, int]:
-    """Return the width of each column that fits into `width` characters.
+    """Return the widths of the columns that fit into `width` characters.
 
     The widest text columns are narrowed first; columns in `fixed` retain their natural width. If
     the line is still too long, columns are omitted, rightmost first, except the first two. The
     number of calls, the first number, the error message and the call id are omitted last.
 
     Args:
-        natural: column → number of characters needed, in column order.
+        natural: maps columns, in order, to the number of characters that they need.
         fixed: columns that must not be cut.
         width: characters per line; None for no limit.
-        numbers: columns of numbers.
+        numbers: columns that contain numbers.
     """
     if width is None:
         return dict(natural)
@@ -255,7 +255,7 @@ _YELLOW: Final = "\033[33m"
 
 
 def _style(name: str, text: str, row: Mapping[str, Any]) -> str:
-    """Return a cell's style, according to the value; estimates with too little data are dimmed."""
+    """Return the style for a cell's value; estimates from too little data are dimmed."""
     if text == NEVER_WORKED or (name == "ok" and row[name] == 0 and row.get("calls")):
         return _RED
     if _is_insufficient(name, row):
@@ -279,7 +279,7 @@ def _has_interval(name: str, row: Mapping[str, Any]) -> bool:
 
 
 def _with_interval(name: str, row: Mapping[str, Any]) -> str:
-    """Return a cell's text with its interval, and a prefix if there is too little data."""
+    """Return a cell's text with its interval, and with a prefix if there is too little data."""
     text = cell_of(name, row)
     if not text or text == NEVER_WORKED or not _has_interval(name, row):
         return text

@@ -2,7 +2,7 @@
 
     listener → app → a module per page → page → templates/
 
-May import the same folders as `output`, `review`, and the page of `output.html`.
+May import the same folders as `output`, as well as `review` and the page of `output.html`.
 
 The server listens only on loopback, and every address contains a random token, so that other users
 and other web pages cannot read the store. Requests with a foreign `Host` or `Origin` are rejected.

@@ -24,7 +24,7 @@ class Links:
     root: str
 
     def to(self, page: str, /, **given: object) -> str:
-        """Return a page's address with the given parameters, except parameters that are None."""
+        """Return a page's address with the given parameters; leave out parameters that are None."""
         kept = {name: str(value) for name, value in given.items() if value is not None}
         return f"{self.root}{page}" + (f"?{urlencode(kept)}" if kept else "")
 
@@ -37,7 +37,7 @@ class Links:
         return self.to("tool", server=server, tool=tool)
 
     def group(self, call: str) -> str:
-        """Return the address of the page of a failed call's error group."""
+        """Return the address of the page about a failed call's error group."""
         return self.to("group", call=call)
 
     def call(self, call: str) -> str:
@@ -45,7 +45,7 @@ class Links:
         return f"{self.root}call/{quote(call, safe='')}"
 
     def session(self, session: str, page: int = 1, call: str = "") -> str:
-        """Return the address of a session's page, scrolled to a call."""
+        """Return the address of a session's page; with `call`, scrolled to that call."""
         number = page if page > 1 else None
         at = f"#{quote(call, safe='')}" if call else ""
         return self.to("session", session=session, at=call or None, page=number) + at

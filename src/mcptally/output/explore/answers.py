@@ -1,8 +1,8 @@
 """Computes a store's answers for the pages, and caches them until the store changes.
 
 Questions and SQL read masked copies of the tables, in child processes with limits. The first answer
-waits until the copies exist. The questions on the first page do not wait: they read the unmasked
-store, and their rows are then masked, as in the report.
+waits until the copies exist. Only the questions on the first page do not wait: they read the
+unmasked store, and their rows are masked afterwards, as in the report.
 """
 
 import collections
@@ -34,7 +34,7 @@ _FIRST: Final = ("priorities", "timeline", "change_points", "tool_scores")
 
 
 class Answers:
-    """A cache of a store's answers, which threads may share.
+    """A cache of a store's answers, which several threads may use.
 
     Args:
         path: the store.
@@ -66,17 +66,17 @@ class Answers:
         )
 
     def mark(self) -> object:
-        """Return a value that identifies the state of the store, its base and the answers."""
+        """Return a value that changes whenever the store, its base or the review answers change."""
         file = self._reviews
         reviews = file.stat().st_mtime_ns if file is not None and file.exists() else None
         return self.recorded.mark(), self.base and self.base.mark(), reviews
 
     def reviewed(self, server: str | None, tool: str | None) -> str | None:
-        """Return a sentence with the failure rate from a reviewed sample, if there is one."""
+        """Return a sentence with the failure rate from a reviewed sample; None without a sample."""
         return failure_rate_in_words(self.recorded, server, tool, file=self._reviews)
 
     def prepare(self) -> None:
-        """In a thread, compute the answers for the first pages, and write the masked copies."""
+        """Start to compute the first pages' answers and to write the masked copies, in a thread."""
 
         def ask() -> None:
             # Ignore errors: the page that needs an answer reports the error.
@@ -124,7 +124,7 @@ class Answers:
         )
 
     def contrasts(self, tools: Sequence[str]) -> pl.DataFrame:
-        """Return the rows of `contrasts` about tools, given as by `contrasts.tool_key`.
+        """Return the rows of `contrasts` about the tools with these keys (`contrasts.tool_key`).
 
         Raises:
             QueryError: the answer took too long.
@@ -134,7 +134,7 @@ class Answers:
         )
 
     def _recorded(self, key: object, ask: Callable[[Store], Answer]) -> pl.DataFrame:
-        """Return an answer about the unmasked store, masked, and keep it under `key`."""
+        """Ask the unmasked store, mask the answer, cache it under `key` and return it."""
         store = self._limited_recorded
 
         def compute() -> pl.DataFrame:
@@ -156,7 +156,7 @@ class Answers:
         )
 
     def light(self, query: str) -> pl.DataFrame:
-        """Return the answer to a fast SELECT without user input; do not wait for masked copies."""
+        """Return the answer to a fast SELECT without user input, not waiting for masked copies."""
         return self.kept(
             ("light", query),
             lambda: retry_if_replaced(
@@ -194,7 +194,7 @@ class Answers:
             ) from None
 
     def _write_copies(self, copies: Future[None]) -> None:
-        # Call this outside `within`, whose time limit would stop it in stores with millions of
+        # Call this outside `within`, whose time limit would stop it if the store has millions of
         # calls.
         store = self.masked
         try:

@@ -1,6 +1,6 @@
 """Defines the web application of `explore`: addresses, access control and limits.
 
-The folder's docstring describes how the store is protected.
+The docstring of the folder describes how the store is protected.
 """
 
 import contextlib
@@ -72,7 +72,7 @@ HEADERS: Final = {
 
 
 class _OnlyOurselves:
-    """Rejects requests with a foreign `Host` or `Origin`, or without the token.
+    """Rejects requests that have a foreign `Host` or `Origin` or lack the token.
 
     A page on another site can make a browser send requests to loopback, even under a host name that
     resolves to 127.0.0.1 (DNS rebinding). But the other page cannot set `Host` and `Origin`, and
@@ -171,7 +171,7 @@ def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
     of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
     if tool.is_known(answers, of_server, name):
         return tool.page(answers, links, of_server, name)
-    # In some answers, the column `tool` contains the method of a call that is not to a tool.
+    # In some answers, the column `tool` contains the method of a request that is not a tool call.
     return RedirectResponse(links.calls(server=of_server, method=name), 303)
 
 
@@ -206,7 +206,7 @@ PAGES: Final[dict[str, Handler]] = {
 
 
 def _review(reviews: Reviews) -> dict[str, Handler]:
-    """Return the handlers of the review's pages."""
+    """Return the handlers for the pages of the review."""
 
     def first(answers: Answers, links: Links, request: Request) -> Page:
         del answers, links
@@ -287,7 +287,7 @@ def _application(answers: Answers, desk: Reviews, token: str, port: int) -> ASGI
     templates = page.environment(links)
     next(
         page.stream(templates, archive.page(answers), lambda: None)
-    )  # compile the templates before the first request
+    )  # compile the templates before the first request arrives
     pages = [
         Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
         for pattern, handler in PAGES.items()
@@ -379,13 +379,13 @@ def _responder(
 
 
 def _tag(state: str) -> str:
-    """Return the ETag for pages rendered by this version from a given state of the store."""
+    """Return the ETag of pages that this version renders from a given state of the store."""
     digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
     return f'"{digest[:32]}"'
 
 
 def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
-    """Return the response, or 304 if the browser already has the page."""
+    """Make a response, or return 304 if the browser already has the page."""
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
     return make()

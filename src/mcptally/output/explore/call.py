@@ -108,7 +108,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    """Return the call as a line of a label file, with mcptally's verdict as the label."""
+    """Return a line for a label file, which identifies the call and states mcptally's verdict."""
     number = row["request_id"]
     # A JSON-RPC id may be any text.
     with contextlib.suppress(TypeError, ValueError, RecursionError):
@@ -132,7 +132,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def _decisive(found: Explanation) -> list[str]:
-    """Return the texts that decided the verdict, and the first line of the error."""
+    """Return the texts that decided the verdict, followed by the error's first line."""
     row = found.call
     own = [rule for rule in found.rules if rule["verdict"] == row["verdict"]]
     texts = [rule.get("matched") or "" for rule in own]
@@ -164,7 +164,7 @@ def _payload(
     Args:
         found: the call.
         text: the payload's JSON text.
-        before: JSON Pointer to the part of the payload that the schema describes.
+        before: JSON Pointer to the part of the payload to which the schema applies.
         side: `input` or `output`.
         size: size on the wire in bytes.
     """
@@ -184,7 +184,7 @@ def _payload(
 
 
 def decided_of(found: Explanation) -> dict[str, Any]:
-    """Return the outcome and the verdict, with the weights of the evidence as bars."""
+    """Return the outcome, the verdict, and the weights of the evidence, drawn as bars."""
     titles = {rule["id"]: rule["title"] for rule in found.rules}
     weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
     most = max((abs(one["weight"]) for one in weights), default=1.0)
@@ -211,7 +211,7 @@ def decided_of(found: Explanation) -> dict[str, Any]:
 
 
 def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return each verdict with its probability in percent, most probable first."""
+    """Return the verdicts with their probabilities in percent, the most probable first."""
     ordered = sorted(probabilities.items(), key=lambda each: -each[1])
     return [(verdict, explanation.percent(100 * share)) for verdict, share in ordered]
 
@@ -225,7 +225,7 @@ def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
 
 
 def stderr_of(found: Explanation) -> dict[str, Any] | None:
-    """Return the server's stderr output, or None."""
+    """Return the server's stderr output around the call; None if there is none."""
     lines = explanation.stderr(found)
     if not lines and not found.call["stderr_error"]:
         return None
@@ -250,7 +250,7 @@ def _attempts(found: Explanation) -> dict[str, Any] | None:
 
 
 def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | None:
-    """Return the calls with the same arguments or the same error, and their common facts."""
+    """Return the calls with the same arguments or the same error, and what they have in common."""
     row = found.call
     if row["tool"] is None:
         return None

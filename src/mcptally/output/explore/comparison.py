@@ -1,4 +1,4 @@
-"""Builds the comparison page: what got worse between two time ranges, or between two stores."""
+"""Builds the comparison page, which shows what got worse between two time ranges or two stores."""
 
 import dataclasses
 import datetime
@@ -59,7 +59,7 @@ class Ranges:
         return cls(**found) if found else None
 
     def given(self) -> dict[str, datetime.datetime]:
-        """Map the names of the filters in use to their values."""
+        """Map the names of the filters that the ranges set to their values."""
         pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
         return {name: value for name, value in pairs if value is not None}
 
@@ -129,7 +129,7 @@ def _changes(answers: Answers, ranges: Ranges | None) -> dict[str, Any]:
 
 
 def _compared(found: Comparison) -> pl.DataFrame:
-    """Return the changes of tools and servers, with the success rates before and after."""
+    """Return the changes in tools and servers, with the success rates before and after."""
     key = ["level", "server", "tool"]
     rates = masked(found.metrics.filter("metric = 'success_rate'")).pl()
     tools: pl.DataFrame = masked(found.tools).pl()
@@ -155,7 +155,7 @@ def _comparison(answers: Answers, ranges: Ranges | None) -> Comparison:
 
 
 def _new_errors(answers: Answers, ranges: Ranges | None) -> list[dict[str, Any]] | None:
-    """Return the tool errors that did not occur before."""
+    """Return the tool errors that occur only in the later calls."""
     if ranges is None:
         errors, before = answers.ask("error_groups"), answers.base_errors()
     else:

@@ -1,4 +1,4 @@
-"""Returns a view's rows as a file to download."""
+"""Provides a view's rows as a file to download."""
 
 import io
 from typing import Final

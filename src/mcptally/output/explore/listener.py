@@ -1,4 +1,4 @@
-"""Starts to listen before the application is loaded, because loading takes longer.
+"""Starts listening before the application is loaded, because loading takes longer.
 
 The browser can start while the application is loaded; its first request waits until the application
 accepts it.
@@ -64,7 +64,7 @@ def listening(
 
 @contextlib.contextmanager
 def _signals_wait() -> Iterator[None]:
-    """Block SIGINT and SIGTERM in a `with` block, where they would make imports or queries fail."""
+    """Block SIGINT and SIGTERM in a `with` block whose imports or queries they would make fail."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield

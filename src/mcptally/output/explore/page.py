@@ -1,4 +1,4 @@
-"""Renders pages from sections: the head first, then each section once its answer is available.
+"""Renders pages from sections: first the head, then each section once its answer is available.
 
 A page is streamed while it is being rendered. The skeleton comes first, with a slot for each
 section (declarative shadow DOM), so that a slow section does not delay other sections.
@@ -34,7 +34,7 @@ class Section:
     """Name of the template macro that renders the section, and of the section's anchor."""
     title: str
     answer: Callable[[], Any]
-    """Returns the macro's argument. If the argument is None, the section is omitted or shows
+    """Returns the argument for the macro. If the argument is None, the section is omitted or shows
     `empty`."""
     empty: str = ""
 
@@ -46,7 +46,7 @@ class Page:
     template: str
     title: str
     crumbs: Sequence[Crumb] = ()
-    """The pages above this page, except the store's first page."""
+    """The pages above this page, without the store's first page."""
     about: str = ""
     """The kind of thing that the title names, such as `tool`."""
     head: Mapping[str, Any] | None = None
@@ -83,7 +83,7 @@ def environment(links: Links) -> jinja2.Environment:
 
 
 def _cell(value: object, name: str = "") -> str:
-    """Return the text for a value in the column `name`."""
+    """Format a value from the column `name` as text."""
     return cell(name, value)
 
 
@@ -97,7 +97,7 @@ def asset(name: str) -> str:
 
 
 def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
-    """Return a page's parts in the order in which they are sent; the first is rendered immediately.
+    """Yield the parts of a page in the order in which they are sent; the first is ready at once.
 
     Args:
         templates: the templates' environment.

@@ -27,7 +27,7 @@ def reviewed(answers: Answers, server: str | None = None, tool: str | None = Non
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
-    """Return the rows of `frame` about a server or, if a tool is given, about the tool."""
+    """Return the rows of `frame` about a server or, if `tool` is given, about that tool."""
     rows = frame.filter(pl.col("server").eq_missing(pl.lit(server, pl.String)))
     if tool:
         rows = rows.filter(pl.col("tool").eq_missing(pl.lit(tool[0], pl.String)))
@@ -73,7 +73,7 @@ def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[s
 
 
 def all_over_time(answers: Answers) -> dict[str, Any] | None:
-    """Return the numbers of calls in the whole store over time, by outcome."""
+    """Return the number of calls in the whole store over time, by outcome."""
     return _over_time(answers.ask("timeline"), answers.ask("change_points"))
 
 
@@ -91,7 +91,7 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
 
 
 def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
-    """Return the segments of a bar that shows all calls by outcome.
+    """Return the segments of a bar that divides all calls by outcome.
 
     Args:
         counts: sums of the columns of `usage`.
@@ -122,7 +122,7 @@ def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
 def contrasts_of(
     answers: Answers, server: str | None, tool: str | None, *group: str | None
 ) -> list[dict[str, Any]]:
-    """Return the contrasts of a tool or, if its template and verdict are given, of an error."""
+    """Return the contrasts for a tool or, given a template and a verdict, for one of its errors."""
     found = about(answers.contrasts([contrasts.tool_key(server, tool)]), server, tool)
     for column, value in zip(("template", "verdict"), group, strict=False):
         found = found.filter(pl.col(column).eq_missing(pl.lit(value, pl.String)))

@@ -1,4 +1,4 @@
-"""Builds the pages of a review: the progress, and a page per call to review."""
+"""Builds the pages of a review: one about its progress, and one per call to review."""
 
 import dataclasses
 import threading
@@ -39,7 +39,7 @@ class Chosen:
 
     mode: Literal["largest", "sample"] = "largest"
     second: bool = False
-    """Whether to show only calls that someone else has reviewed."""
+    """Whether to show only calls that another reviewer has answered."""
     server: str | None = None
     tool: str | None = None
 
@@ -64,7 +64,7 @@ class Chosen:
 
 
 class Reviews:
-    """The browser user's review of a store.
+    """The review of a store by the user of the browser.
 
     Args:
         store: the unmasked store.
@@ -80,7 +80,7 @@ class Reviews:
         self._sessions: dict[tuple[str | None, str | None], Session] = {}
 
     def of(self, chosen: Chosen) -> Session:
-        """Return the review session for the chosen calls. It remembers skipped items.
+        """Return the review session for the chosen calls, which remembers skipped items.
 
         Raises:
             UsageError: there is no such server or tool, or the file of answers is not writable.
@@ -152,7 +152,7 @@ class Reviews:
 
 
 def page(reviews: Reviews, chosen: Chosen) -> Page:
-    """Return a review's first page: decided calls, sample, and agreement between reviewers."""
+    """Return a review's first page: decided calls, the sample, and the reviewers' agreement."""
     session = reviews.of(chosen)
     about = " ".join(name(one) for one in (chosen.server, chosen.tool) if one)
     return Page(
@@ -179,7 +179,7 @@ def page(reviews: Reviews, chosen: Chosen) -> Page:
 
 
 def _sample(session: Session, chosen: Chosen) -> dict[str, Any]:
-    """Return the state of the last sample, and the expected intervals of new samples."""
+    """Return the state of the last sample, and the intervals to expect from new samples."""
     drawn = session.sample()
     plans = [sample.plan(session.store, n, server=session.server, tool=session.tool) for n in SIZES]
     return {

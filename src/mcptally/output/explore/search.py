@@ -1,4 +1,4 @@
-"""Builds the search page, which searches names, error messages and arguments."""
+"""Builds the page that searches names, error messages and arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -40,9 +40,9 @@ _SHORTEST: Final = 8
 
 
 def call_with_id(answers: Answers, text: str) -> str | None:
-    """Return the call id that starts with `text`.
+    """Return the only call id that starts with `text`.
 
-    Returns None if no or several call ids do, or if the text is too short.
+    Returns None if no call id or several call ids do, or if the text is too short.
     """
     if len(text) < _SHORTEST or not text.isalnum():
         return None

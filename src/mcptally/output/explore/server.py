@@ -1,4 +1,4 @@
-"""Builds a server's page: its recordings, problems and tools, and the tools' changes."""
+"""Builds a server's page: its recordings, its problems, its tools, and changes to the tools."""
 
 from typing import Any, Final
 
@@ -84,7 +84,7 @@ def _first(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str, Any] | None:
-    """Return the server's row in the answer to `servers`, and the server's recordings."""
+    """Return the server's row from the answer to `servers`, and the server's recordings."""
     lives = answers.sql(_LIVES, server).to_dicts()
     if not lives:
         return None
@@ -141,7 +141,7 @@ def _clients(answers: Answers, server: str | None) -> dict[str, Any] | None:
 
 
 def drift(answers: Answers, server: str | None, *tool: str | None) -> list[dict[str, Any]] | None:
-    """Return the changes to tool definitions, each with the lines that differ."""
+    """Return the changes to tool definitions, each with the lines that were changed."""
     rows = parts.about(answers.ask("drift"), server, *tool).head(MOST).to_dicts()
     known: dict[str | None, dict[str, str]] = {}
     for row in rows:

@@ -57,7 +57,8 @@ def page(answers: Answers, links: Links, session: str, at: str, number: int) -> 
         links: the addresses.
         session: the session's id.
         at: a call's id; if `number` is 0, the page with this call is shown.
-        number: page number, from 1; 0 means the call's page, or the first page.
+        number: page number, counted from 1; 0 means the page with the call or, without a call, the
+            first page.
 
     Raises:
         QueryError: there is no such session.
@@ -99,7 +100,7 @@ def page(answers: Answers, links: Links, session: str, at: str, number: int) -> 
 
 
 def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[str, Any]]:
-    """Return the calls and notifications around a call, with their positions on a waterfall."""
+    """Return the calls and notifications around a call, with their positions in a waterfall."""
     place = answers.sql(_PLACE, session, call)
     if place.is_empty():
         return []
@@ -108,7 +109,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """Return calls `first` to `last` and the notifications between them, by time."""
+    """Return the calls `first` to `last` and the notifications between them, in order of time."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]
@@ -127,7 +128,7 @@ def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[s
 
 
 class Axis:
-    """Maps times to x coordinates on a waterfall, which shortens long periods without open calls.
+    """Maps times to x coordinates in a waterfall, which shortens long periods without open calls.
 
     Args:
         calls: rows with `requested_at` and `ended_at`.

@@ -1,4 +1,4 @@
-"""Builds the page of a table, answer or query; the address determines order, filters and page."""
+"""Builds the page for a table, answer or query. Its address determines order, filters and page."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -47,7 +47,7 @@ class View:
     source: str
     """Name of a table or question."""
     values: tuple[tuple[str, str], ...]
-    """(column, value as text) pairs that select rows; an empty text means null."""
+    """Pairs of a column and a value (as text) that select rows; an empty text means null."""
     filters: tuple[tuple[str, str], ...]
     """The question's filters."""
     sort: str
@@ -57,7 +57,7 @@ class View:
     """The columns to show; if empty, the default columns."""
 
     def state(self, **changes: object) -> dict[str, object]:
-        """Return the parameters of this view's address, with some of them changed."""
+        """Return the parameters of this view's address after replacing some of them."""
         found: dict[str, object] = dict(self.filters)
         found |= {f"is.{name}": value or NULL for name, value in self.values}
         found |= {
@@ -69,7 +69,7 @@ class View:
 
 
 def view(source: str, given: Iterable[tuple[str, str]]) -> View:
-    """Parse an address to a view.
+    """Parse the parameters of an address into a view.
 
     Raises:
         QueryError: there is no such table or question.
@@ -151,7 +151,7 @@ class Answered:
         return [name for name in wanted if name in self.names] or self.names
 
     def sql(self, columns: Iterable[str]) -> str:
-        """Return a SELECT for all rows of the view, which works in any client of the store."""
+        """Return a SELECT for all rows of the view that works in any client of the store."""
         listed = ", ".join(map(_quoted, columns))
         conditions = [_condition(name, value) for name, value in self.shown.values]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
@@ -185,7 +185,7 @@ def _quoted(name: str) -> str:
 
 
 def _condition(name: str, value: str) -> str:
-    """Return an SQL condition that compares a column's text with a value.
+    """Return an SQL condition that compares a column, as text, with a value.
 
     For the column `outcome`, the value may be a group of outcomes, such as `failed`.
     """
@@ -251,7 +251,7 @@ def _rows(answered: Answered, links: Links, columns: list[str]) -> dict[str, Any
 def cells(
     links: Links, frame: pl.DataFrame, columns: Iterable[str]
 ) -> Iterator[list[dict[str, Any]]]:
-    """Yield each row's cells: text, link, and value to filter by."""
+    """Yield the cells of each row: text, link, and the value to filter by."""
     for row in frame.to_dicts():
         yield [
             {
@@ -285,7 +285,7 @@ _PROSE: Final = 60
 
 
 def _as_filter(value: object) -> str | None:
-    """Return a value as text for an address; None if the value cannot select rows."""
+    """Return a value as text for an address; None if rows cannot be selected by it."""
     if value is None:
         return NULL
     if isinstance(value, bool):

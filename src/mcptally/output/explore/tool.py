@@ -1,4 +1,4 @@
-"""Builds a tool's page: why the tool fails, since when, for which clients, and its latency."""
+"""Builds a tool's page: why it fails, since when and for which clients, and how long it takes."""
 
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ MOST: Final = 20
 
 
 def is_known(answers: Answers, of_server: str | None, tool: str | None) -> bool:
-    """Return whether the server listed this tool, or calls to it were recorded."""
+    """Return whether the server listed this tool or calls to it were recorded."""
     return not answers.sql(_KNOWN, of_server, tool).is_empty()
 
 
@@ -111,7 +111,7 @@ def _outcomes(answers: Answers, of_server: str | None, tool: str | None) -> dict
 
 
 def _latency(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    """Return two latency histograms on one axis: calls that worked, and calls that failed."""
+    """Return histograms of the latencies of working and of failing calls, on the same axis."""
     rows = answers.sql(_LATENCY, of_server, tool).to_dicts()
     bins = answers.sql(_BINS, of_server, tool)
     for row in rows:
@@ -151,5 +151,5 @@ def _definition(answers: Answers, of_server: str | None, tool: str | None) -> di
 
 
 def _ordered(schema: str) -> str:
-    """Return JSON text with sorted members, so that a comparison shows only real changes."""
+    """Sort the members in a JSON text, so that a comparison shows only real changes."""
     return parts.indented(parts.sorted_members(schema))

@@ -1,4 +1,4 @@
-"""Renders JSON as a collapsible tree that highlights schema errors and given texts."""
+"""Renders JSON as a collapsible tree, and highlights schema errors and given texts in it."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,8 +25,8 @@ class Tree:
     """Renders a JSON text as a tree.
 
     Args:
-        errors: JSON Pointer → text of each schema error.
-        decided: texts that decided the verdict; they are highlighted.
+        errors: maps JSON Pointers to the texts of schema errors.
+        decided: texts to highlight, because they decided the verdict.
     """
 
     def __init__(self, errors: Mapping[str, str], decided: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ class Tree:
         return Markup('<pre tabindex="0"><bdi>{}</bdi></pre>').format(self._marked(value))
 
     def _marked(self, text: str) -> Markup:
-        """Highlight the longest passage that decided the verdict."""
+        """Return the text with the longest passage that decided the verdict highlighted."""
         text = shown_lines(text, LONGEST)
         for part in self._decided:
             before, found, after = text.partition(part)

@@ -39,12 +39,12 @@ _WRITERS: Final[Mapping[str, Writer]] = {
 
 
 class Exported(NamedTuple):
-    """The numbers of exported and omitted rows, and notes on what the format cannot represent."""
+    """How many rows were exported and omitted, and notes on what the format cannot represent."""
 
     rows: int
     """Number of rows that met the condition, including omitted rows."""
     left_out: Mapping[str, int]
-    """Maps reasons to numbers of omitted rows."""
+    """Maps each reason to the number of rows omitted for it."""
     notes: Sequence[str]
     """Messages about information that the format cannot represent."""
 

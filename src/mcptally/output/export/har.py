@@ -1,4 +1,4 @@
-"""Writes HAR 1.2: one entry per call, as a POST with a JSON body, whatever the transport.
+"""Writes HAR 1.2. Each call becomes a POST with a JSON body, whatever its transport.
 
 Calls over stdio have the URL `stdio://SERVER`. Server requests and calls without a time are
 omitted, because HAR cannot represent them. The member `_mcptally` of an entry contains the outcome,
@@ -29,7 +29,7 @@ def write(
     schema: pa.Schema,  # noqa: ARG001  (entries have a schema of their own)
     file: BinaryIO,
 ) -> Written:
-    """Write a single document with an entry per call."""
+    """Write a single document with one entry per call."""
     left_out = {_FROM_SERVER: 0, NO_TIME: 0}
     creator = {"name": "mcptally", "version": mcptally.__version__}
     head = dumps({"version": "1.2", "creator": creator})
@@ -94,7 +94,7 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _url(row: dict[str, Any]) -> str:
-    command = row["command"]  # `command` is the URL if the transport is HTTP
+    command = row["command"]  # over HTTP, `command` contains the URL
     if isinstance(command, str) and command.startswith(("http://", "https://")):
         return command
     return f"stdio://{quote(row['server'] or 'server', safe='')}"

@@ -6,13 +6,13 @@ from mcptally.output.formats.values import dumps
 
 
 def request_id(row: dict[str, Any]) -> bytes:
-    """Return the request's id as JSON, as on the wire, or the `call_id` if the id is unknown."""
+    """Return the request's id as JSON, as it was sent; the `call_id` if the id is unknown."""
     text = row.get("request_id")
     return text.encode() if text else dumps(row["call_id"])
 
 
 def request(row: dict[str, Any]) -> bytes:
-    """Return the request, with the parameters that stores contain: name, uri and arguments."""
+    """Return the request with those parameters that stores contain: name, uri and arguments."""
     params: list[bytes] = []
     if (name := row.get("tool") or row.get("prompt")) is not None:
         params.append(b'"name":' + dumps(name))

@@ -126,7 +126,7 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
 
 
 def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether this request's operation is covered by another request's span."""
+    """Return whether the span of another request covers this request's operation."""
     return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
@@ -156,7 +156,7 @@ def _times(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _waited(row: dict[str, Any]) -> int | None:
-    """Return the nanoseconds from request to reply or cancellation; None without either."""
+    """Return the nanoseconds from request to reply or cancellation; None if there is neither."""
     if row["latency_ms"] is not None:
         return int(row["latency_ms"] * 1e6 + 0.5)
     if row["cancelled_at"] is None:
@@ -185,10 +185,9 @@ def _span_attributes(row: dict[str, Any], definitions: str | None) -> dict[str, 
 
 
 def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str | None:
-    """Return the tool definitions sent to a session, as JSON; None unless this call ends a listing.
+    """Return all definitions in a listing, as JSON, if this call returns its last page; else None.
 
-    `pages` collects the earlier pages of a listing, because the span of the last page has all
-    definitions.
+    Only the span of the last page has the definitions, so `pages` collects the earlier pages.
     """
     if row["method"] != "tools/list" or row["outcome"] != "ok" or row["response"] is None:
         return None
@@ -204,7 +203,7 @@ def _definitions(row: dict[str, Any], pages: dict[str | None, list[Any]]) -> str
 
 
 def _operation(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes of an operation that its span and the metrics have in common."""
+    """Return the attributes that the span of an operation and its metrics have in common."""
     carrier = _TRANSPORTS.get(row["transport"])
     address, port = _address(row["server_url"]) if row["dir"] == "c2s" else (None, None)
     return {
@@ -225,7 +224,7 @@ def _operation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _address(url: str | None) -> tuple[str | None, int | None]:
-    """Return a URL's host and port; a missing part is None."""
+    """Return the host and the port in a URL; a missing part is None."""
     try:
         parts = urllib.parse.urlsplit(url or "")
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -305,7 +304,7 @@ def write_metrics(
 
 
 def _metrics_request(server: tuple[Any, ...], points: Mapping[int, list[dict[str, Any]]]) -> bytes:
-    """Return a request with a server's metrics, given the data points per span kind."""
+    """Return an export request with a server's metrics; `points` maps span kinds to data points."""
     metrics = [
         {
             "name": f"mcp.{side}.operation.duration",
@@ -344,7 +343,7 @@ def _nanoseconds(when: datetime.datetime) -> int:
 
 
 def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return attributes as OTLP JSON; omit attributes whose value is null."""
+    """Convert attributes to OTLP JSON; omit attributes whose value is None."""
     return [{"key": k, "value": _value(v)} for k, v in values.items() if v is not None]
 
 

@@ -12,7 +12,7 @@ class Format(NamedTuple):
     """A format for answers or exports."""
 
     title: str
-    """What is written."""
+    """A description of what the format contains."""
     calls_only: bool = False
     """Whether the format supports only the table `calls`."""
 

@@ -71,7 +71,7 @@ def _text(column: pa.Array) -> pa.Array:
 
 
 def _safe(texts: pa.Array) -> pa.Array:
-    """Return the strings without formulas and control characters."""
+    """Make texts safe: no text is a formula or contains control characters."""
     texts = pc.replace_substring(texts, "\r\n", "\n")
     texts = pc.replace_substring_regex(texts, _CONTROL, "\N{REPLACEMENT CHARACTER}")
     quoted = pc.binary_join_element_wise(pa.scalar("'"), texts, "")
@@ -104,14 +104,14 @@ def _short_lines(columns: list[pa.Array]) -> tuple[list[pa.Array], int]:
 
 
 def _quoted_bytes(texts: pa.Array) -> npt.NDArray[np.int64]:
-    """Return how many bytes each text takes in a line, with quotes and comma."""
+    """Return how many bytes each text takes up in a line, including quotes and a comma."""
     size = pc.add(pc.binary_length(texts), pc.count_substring(texts, '"'))
     return np.asarray(pc.fill_null(size, 0), np.int64) + _CELL
 
 
 def _cut(text: str, size: int) -> str:
-    """Cut a text so that it takes at most `size` bytes in a line, and append a remark."""
+    """Cut a text so that it takes up at most `size` bytes in a line with an appended remark."""
     remark = f"\N{HORIZONTAL ELLIPSIS} [cut: {len(text)} characters]"
-    room = size - _CELL - len(remark.encode()) - 1  # the cut may separate a pair of quotes
+    room = size - _CELL - len(remark.encode()) - 1  # the cut may have separated a pair of quotes
     kept = text.replace('"', '""').encode()[:room].decode(errors="ignore")
     return kept.replace('""', '"') + remark

@@ -9,7 +9,7 @@ from mcptally.tables import values as cell_values
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON, like `tables.values.plain`, but with times as ISO 8601 in UTC."""
+    """Convert a value for JSON as `tables.values.plain` does, but with times as ISO 8601 in UTC."""
     if isinstance(value, datetime.datetime):
         return value.astimezone(datetime.UTC).isoformat(timespec="microseconds")
     if isinstance(value, list):
@@ -20,5 +20,5 @@ def plain(value: Any) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Return a value as one line of JSON, with control characters escaped."""
+    """Encode a value as one line of JSON, with control characters escaped."""
     return escape_controls(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()

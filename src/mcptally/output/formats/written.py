@@ -1,4 +1,4 @@
-"""Declares the numbers that a writer reports about rows that it could not write in full."""
+"""Declares how a writer reports the rows that it could not write in full."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -10,16 +10,16 @@ NO_TIME: Final = "calls without a time"
 
 
 class Written(NamedTuple):
-    """Numbers of rows that were omitted or cut."""
+    """How many rows were omitted or cut."""
 
     left_out: Mapping[str, int] = {}
-    """Maps reasons to numbers of omitted rows."""
+    """Maps each reason to the number of rows omitted for it."""
     cut: int = 0
-    """Number of rows with texts cut, because most CSV readers reject longer lines."""
+    """Number of rows with texts that were cut, because most CSV readers reject longer lines."""
 
     @property
     def notes(self) -> list[str]:
-        """Return messages for the user, one per kind of loss."""
+        """Return messages for the user: one per kind of loss."""
         notes = [
             f"{count(n, 'row')} left out: {reason}" for reason, n in self.left_out.items() if n
         ]

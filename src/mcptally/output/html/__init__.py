@@ -135,7 +135,7 @@ def page_text(
 
 
 def _content_security_policy() -> str:
-    """Return the page's policy, which allows only the page's own style sheet and script."""
+    """Return the Content-Security-Policy, which allows only the page's own style and script."""
     return "; ".join(
         (
             "default-src 'none'",
@@ -203,18 +203,18 @@ def template_filters() -> dict[str, Callable[..., object]]:
 
 
 def _breakable(text: str) -> Markup:
-    """Return a name that can wrap after each `_`, `-`, `.`, `/` and `:`."""
+    """Return a name in which lines may break after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
 
 
 def _anchor(key: Iterable[object], section: str) -> str:
-    """Return a row's HTML id: its section, and a digest of its key within the section."""
+    """Return a row's HTML id: the section's name and a digest of the row's key."""
     digest = hashlib.sha256(json.dumps([section, *key], default=str).encode()).hexdigest()
     return f"{section}-{digest[:10]}"
 
 
 def _cell_of(row: Mapping[str, Any], name: str) -> str:
-    """Return a rate or confidence in a row of scores as text, in percent or in words."""
+    """Format a rate or confidence from a row of scores as text: in percent, or in words."""
     text = cell_of(name, row)
     if text in (NO_EVIDENCE, NEVER_WORKED):
         return text

@@ -1,4 +1,4 @@
-"""Gets the answers for the HTML report from a store, asking each question only once."""
+"""Gets the answers for the HTML report from a store, and asks each question only once."""
 
 import dataclasses
 import datetime
@@ -82,7 +82,7 @@ class Compared:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MoreExamples:
-    """Additional example calls for the rows of answers, by row key."""
+    """Additional example calls for the rows of answers, keyed by row."""
 
     errors: Mapping[tuple[str | None, ...], list[str]]
     """Maps (server, tool, template, verdict) to call ids."""
@@ -152,7 +152,7 @@ class Asked:
         return self._contrasts[problems.height]
 
     def reviewed(self) -> str | None:
-        """Return a sentence with the failure rate from a reviewed sample, or None without one."""
+        """Return a sentence with the failure rate from a reviewed sample; None without a sample."""
         if self.filters.keys() - {"server", "tool"}:
             return None
         return failure_rate_in_words(self.store, **self.filters)
@@ -166,14 +166,14 @@ class Answers:
     manifest: Mapping[str, Any]
     filters: Mapping[str, Any]
     counts: Mapping[str, Any]
-    """Sums over all calls; see `Asked.totals`."""
+    """Totals over all calls; see `Asked.totals`."""
     first_call: datetime.datetime | None
     last_call: datetime.datetime | None
     archive: dict[str, Any]
     more: "MoreExamples"
     compared: Compared | None
     reviewed: str | None
-    """A sentence with the failure rate from a reviewed sample, if any."""
+    """A sentence with the failure rate estimated from a reviewed sample, if there is one."""
 
     def __call__(self, question: str) -> pl.DataFrame:
         """Return the answer to a question."""
@@ -181,12 +181,12 @@ class Answers:
 
 
 def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
-    """Get all answers for the page.
+    """Ask all the questions that the page needs.
 
     Args:
         answer: answers questions about the store.
         base: an earlier store to compare with.
-        examples: number of calls per row.
+        examples: number of example calls per row.
 
     Raises:
         QueryError, UsageError: a filter is invalid.

@@ -18,7 +18,7 @@ class Caveat(NamedTuple):
 
 
 def caveats(answers: Answers, *, whole: bool) -> list[Caveat]:
-    """Return the limitations of a page's data; `whole` is whether the page contains tables."""
+    """Return the limitations of a page's data; `whole` says whether the page contains tables."""
     return [
         *(_too_little_data(answers) if whole else ()),
         *_filters(answers),

@@ -18,7 +18,7 @@ RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def rate_x(share: float) -> float:
-    """Return the x coordinate of a share (0 to 1)."""
+    """Return the x coordinate of a share from 0 to 1."""
     return round(4 + (RATE_WIDTH - 8) * min(1, max(0, share)), 1)
 
 
@@ -52,7 +52,7 @@ def stacked(parts: Mapping[str, int], width: float, total: float | None = None) 
     The segment of an amount above 0 is at least half a unit wide.
 
     Args:
-        parts: kind → amount.
+        parts: maps kinds to amounts.
         width: the bar's width for `total`.
         total: the amount that fills the bar; by default, the sum of the parts.
     """
@@ -114,7 +114,10 @@ def timeline(
     first: datetime.datetime | None,
     last: datetime.datetime | None,
 ) -> list[tuple[float, str]]:
-    """Return each definition change's x coordinate (from the first to the last call) and kind."""
+    """Return the x coordinate and the kind of each change to a definition.
+
+    The axis runs from the first call to the last.
+    """
     if first is None or last is None:
         return []
     span = (last - first).total_seconds() or 1.0
@@ -142,9 +145,9 @@ class OverTime:
     """A stacked bar chart of the calls per period."""
 
     paths: list[tuple[str, str]]
-    """Kind of outcome, and an SVG path with the bars of all periods."""
+    """Pairs of a kind of outcome and an SVG path that draws its bars in all periods."""
     changes: list[tuple[float, str]]
-    """x coordinate and direction of each change in a success rate."""
+    """The x coordinate and the direction of each change in a success rate."""
     first: datetime.datetime
     last: datetime.datetime
     """End of the last period."""

@@ -53,7 +53,7 @@ class Commands:
     def calls(
         self, server: str | None, tool: str | None, where: str, example: str | None
     ) -> str | None:
-        """Return a command that lists the calls to a tool or server, latest first.
+        """Return a command that lists calls to a tool or server, latest first.
 
         Returns None if the names are unsafe to paste and no example is given.
 
@@ -92,7 +92,7 @@ class Commands:
         return f"mcptally compare {_path(base)} {self.store} --all"
 
     def of_everything(self) -> tuple[str, str, str]:
-        """Return the commands that list all problems, write the whole report, and serve pages."""
+        """Return three commands: list all problems, write the whole report, serve the pages."""
         return (
             self.ask("priorities"),
             f"mcptally report {self.store} -o report.html",
@@ -100,7 +100,7 @@ class Commands:
         )
 
     def ask(self, question: str) -> str:
-        """Return a command that prints the whole answer to a question, with the page's filters."""
+        """Return a command that prints the whole answer to a question under the page's filters."""
         return f"{self._query} {question}{self._flags} --limit 0"
 
 

@@ -1,9 +1,9 @@
 """Prepares example calls for the page: request, reply, and the evidence for the verdict.
 
-Each call appears once on the page; priorities and table rows refer to it. Calls of the most
-important rows are added first, until `BUDGET` is spent. Frames are read from the transcripts if the
-transcripts still exist. Long frames are collapsed and cut; if several calls have the same result,
-the page shows it once.
+Each call appears once on the page; priorities and table rows refer to it. Calls for the most
+important rows are added first, until `BUDGET` is spent. Frames are read from the transcripts if
+these still exist. Long frames are collapsed and cut; if several calls have the same result, the
+page shows it once.
 """
 
 import dataclasses
@@ -56,12 +56,12 @@ class Payload:
 
     title: str
     text: Markup | None
-    """The escaped text; None if there is no text, or if the call `same_as` shows it."""
+    """The escaped text; None if there is no text or if the call `same_as` shows it."""
     folded: bool
     same_as: str | None
     """Id of a call on the page with the same arguments or result."""
     of_frame: str
-    """The content of `text`: the whole `frame`, or only the `arguments` or `result`."""
+    """What `text` contains: the whole `frame`, or only the `arguments` or `result`."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Call:
     stderr: Markup | None
     """The stderr lines around the call."""
     not_read: str | None
-    """Why the transcript was not read; None if it was read."""
+    """The reason why the transcript was not read; None if it was read."""
     request: Payload
     reply: Payload
     evidence: Markup
@@ -121,7 +121,7 @@ def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
     The first examples of all rows precede all second examples.
 
     Args:
-        groups: the examples of each row, per section, most important section first.
+        groups: the examples for each row, per section, with the most important section first.
     """
     rows = [row for group in groups for row in group]
     turns = zip_longest(*rows)
@@ -255,7 +255,7 @@ def _payload(
         frame: the whole frame, if the transcript was read.
         column: the column with part of the frame: `arguments` or `response`.
         row: the row of `calls`.
-        owners: arguments or result on the page → id of the call that shows them.
+        owners: maps arguments or results on the page to the id of the call that shows them.
     """
     part = row[column]
     of_frame = "frame" if frame is not None else "arguments" if column == "arguments" else "result"

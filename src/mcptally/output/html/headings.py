@@ -19,7 +19,7 @@ from mcptally.transcript.unread import Unread
 
 
 def outcomes(found: Answers) -> dict[str, int]:
-    """Return the number of tool calls by outcome. Each call counts once."""
+    """Return the number of tool calls by outcome; each call counts once."""
     n = found.counts
     return {
         "ok": n["ok"],
@@ -52,7 +52,7 @@ def share_that_worked(counts: Mapping[str, int]) -> str:
 
 
 def reasons(found: Answers) -> str:
-    """Return the reasons why calls did not work, most frequent reason first."""
+    """Return a sentence with the reasons why calls did not work, the most frequent first."""
     n, calls = outcomes(found), found.counts["calls"]
     causes = sorted((cause for cause in RESULTS if n[cause] and cause != "ok"), key=lambda c: -n[c])
     return "; ".join(
@@ -120,7 +120,7 @@ MAX_ONSETS: Final = 5
 
 
 class Onset(NamedTuple):
-    """A change in the success rate of a server or tool: when and how much it changed."""
+    """A change in the success rate of a server or tool: when and by how much it changed."""
 
     at: datetime.datetime
     server: str | None
@@ -180,7 +180,7 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
-    """Return each section's heading, which states the main result."""
+    """Map each section to its heading, which states the section's main result."""
     never = found("tool_scores").filter(_NEVER_WORKED).height
     enough = (
         found("tool_scores").filter(~found("tool_scores")["success_rate_insufficient_data"]).height
@@ -220,7 +220,7 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def calls(on_page: Calls) -> dict[str, str]:
-    """Return the title and text of the section with calls, including how many were omitted."""
+    """Return title and text of the section with calls; the text says how many were omitted."""
     size = f"{on_page.size / 1e6:.1f} of {BUDGET / 1e6:.0f} MB"
     left_out = (
         f"{count(on_page.omitted, 'further call')} did not fit: their rows have commands only."

@@ -46,7 +46,7 @@ class Priority:
     kind: str
     title: str
     subject: str
-    """The servers and tools affected."""
+    """The affected servers and tools."""
     statement: str
     """A sentence about the problem: how often, whose fault, since when."""
     evidence: str
@@ -94,7 +94,7 @@ class Priority:
         return (self.section if rows else "tools"), None
 
     def _key(self, row: Mapping[str, Any], columns: tuple[str, ...]) -> list[object] | None:
-        """Return a row's key if the row is about this problem, else None."""
+        """Return the key of a row if the row is about this problem; otherwise None."""
         same = (
             row["server"] in self.servers
             and ("tool" not in columns or row["tool"] in self.tools)
@@ -136,7 +136,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
 
 
 def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """Return the most common error text among groups that meet conditions, and an example call."""
+    """Return the most common error text in the groups that meet conditions, and an example call."""
     found = errors.filter(*conditions).head(1)
     if found.is_empty():
         return None, None
@@ -163,7 +163,7 @@ _AFFECTED: Final[Mapping[str, str]] = {
 def _example(
     answers: Answers, row: Mapping[str, Any], metric: str
 ) -> tuple[str | None, str | None]:
-    """Return an error text and a call id that show why a metric got worse."""
+    """Return an error text and the id of a call that show why a metric got worse."""
     if metric in {"confidence", "failure_rate"}:
         own = pl.col("verdict") == Verdict.TOOL_FAILURE
         return _typical_error(answers("error_groups"), _same_tool(row), own)
@@ -186,7 +186,7 @@ def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
     rows = compared.tools.filter(
         pl.col("change").is_in(["worse", "vanished"]), level="tool"
     ).to_dicts()
-    # `compare` sorts by importance. The stable sort by kind of change keeps this order.
+    # `compare` sorts by importance; the stable sort by kind of change keeps this order.
     for row in sorted(rows, key=lambda r: order(r["change"])):
         metric = next(iter(row["worse"] or ()), "")
         quote, example = _example(answers, row, metric)

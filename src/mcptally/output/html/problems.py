@@ -1,4 +1,4 @@
-"""Describes problems in words, for the terminal, the page and MCP, from `priorities`."""
+"""Describes rows of `priorities` in words, for the terminal, the page and MCP."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -41,7 +41,7 @@ _MAX_NAMES: Final = 3
 
 
 def names(values: Sequence[str | None], noun: str, most: int = _MAX_NAMES) -> str:
-    """Return the first few names, and the number of other names."""
+    """Return the first few names, followed by the number of further names."""
     listed = [name(value) for value in values[:most]]
     more = len(values) - len(listed)
     if not more:
@@ -54,7 +54,7 @@ _CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"}
 
 
 def title(row: Mapping[str, Any]) -> str:
-    """Return a problem's title; "probably" precedes a title that names an uncertain cause."""
+    """Return a problem's title, preceded by "probably" if the cause that it names is uncertain."""
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
@@ -81,7 +81,7 @@ def subject(row: Mapping[str, Any]) -> str:
 def number(row: Mapping[str, Any]) -> str:
     """Return the number of affected calls out of all calls."""
     if row["kind"] in _LIVES:
-        # The title of failed starts names the unit.
+        # The title of a problem with failed starts names the unit.
         total = (
             f"{row['calls']:,}"
             if row["kind"] == "start"
@@ -102,7 +102,7 @@ def number(row: Mapping[str, Any]) -> str:
 
 
 def blame(row: Mapping[str, Any]) -> str:
-    """Return the party at fault for a problem, with the certainty."""
+    """Return who is at fault for a problem, and with what certainty."""
     named = f"{claim(row)}{_look(row)}"
     if row["kind"] == "unmarked":
         marked = certain(row["hidden_certainty"])
@@ -112,7 +112,7 @@ def blame(row: Mapping[str, Any]) -> str:
 
 
 def _look(row: Mapping[str, Any]) -> str:
-    """Return what to check, if the fault is uncertain or not the server's."""
+    """Return what to check if the fault is uncertain or is not the server's."""
     if row["kind"] in _LIVES:
         return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""
     if row["fault"] == Fault.UPSTREAM and row["uncertain"] and row["ok"] == 0:
@@ -136,7 +136,7 @@ def onset(row: Mapping[str, Any]) -> str:
 
 
 def share(row: Mapping[str, Any]) -> str:
-    """Return the share of affected calls with its interval, or the share at each server."""
+    """Return the share of affected calls with its interval, or that share for each server."""
     if len(row["servers"]) > 1 and row["server_rates"]:
         rates = sorted(zip(row["server_rates"], map(name, row["servers"]), strict=True))[::-1]
         shown_rates = [percent(min(1.0, rate)) for rate, _ in rates]
@@ -160,7 +160,7 @@ _BREAK_SCHEMA: Final = 0.5
 
 
 def inputs(row: Mapping[str, Any]) -> str:
-    """Return phrases about requests that break the input schema and about unknown tools."""
+    """Return phrases about requests that violate the input schema and about unknown tools."""
     said = []
     broken, unlisted, calls = row["invalid_inputs"] or 0, row["unlisted_calls"], row["affected"]
     if broken and broken >= _BREAK_SCHEMA * calls:
@@ -195,7 +195,7 @@ def evidence(row: Mapping[str, Any]) -> str:
 
 
 def statement(row: Mapping[str, Any]) -> str:
-    """Return a sentence about a problem: title, frequency, fault and onset."""
+    """Return a sentence about a problem: its title, frequency, fault and onset."""
     said = (f"{title(row)}, {number(row)}", blame(row), onset(row))
     return "; ".join(filter(None, said))
 

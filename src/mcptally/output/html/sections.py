@@ -29,7 +29,7 @@ MAX_HISTOGRAMS: Final = 24
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Section:
-    """The rows of an answer that the page shows."""
+    """A table on the page: the first or most important rows of an answer."""
 
     rows: list[dict[str, Any]]
     total: int
@@ -70,7 +70,7 @@ def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
 
 
 class _Rows:
-    """Makes the rows of sections from answers."""
+    """Builds sections and their rows from answers."""
 
     def __init__(self, answers: Answers, commands: Commands) -> None:
         self.answers = answers
@@ -94,7 +94,7 @@ class _Rows:
         examples: Sequence[str] = (),
         **columns: Any,
     ) -> dict[str, Any]:
-        """Return a section's row: the columns of an answer's row, `columns`, and commands.
+        """Build a section's row from an answer's row, further columns and commands.
 
         `tool_ok` and `tool_calls` are the numbers of successful calls and of all calls to the row's
         tool. For a row about a whole server (`level` is `server`), they include the calls to all
@@ -120,7 +120,7 @@ class _Rows:
 
     @functools.cached_property
     def _worked(self) -> dict[tuple[str, str | None, str | None], tuple[int, int]]:
-        """Map (level, server, tool) to the number of calls that worked, and of all calls."""
+        """Map (level, server, tool) to the numbers of calls that worked and of all calls."""
         tools, servers = self.answers("tool_scores"), self.answers("server_scores")
         return {
             ("tool", server, tool): (ok, calls)
@@ -147,21 +147,21 @@ class _Rows:
     def _scored(
         self, row: Mapping[str, Any], tool: str | None, example: str | None
     ) -> dict[str, Any]:
-        """Return a row of scores, with a command that lists the calls in which the tool failed."""
+        """Build a row of scores, with a command that lists the calls in which the tool failed."""
         where = is_verdict(Verdict.TOOL_FAILURE) if row["tool_failures"] else ""
         ends = (row["success_rate_low"], row["success_rate"], row["success_rate_high"])
         command = self.commands.calls(row["server"], tool, where, example)
         return self.row(row, example, command, range=charts.rate_range(*ends))
 
     def tools(self) -> Section:
-        """Return the tools in the answer's order: most costly for callers first."""
+        """Return the tools in the answer's order: those that cost callers most come first."""
         rows: list[dict[str, Any]] = []
         characters = 0
         for row in self.answers("tool_scores").head(MAX_TOOLS).to_dicts():
             tool = (row["server"], row["tool"])
             made = self._scored(row, row["tool"], self._examples.get(tool))
             names = "".join(map(name, tool))
-            # A name appears in its cell and as a sort key; the commands may repeat it.
+            # A name appears twice, in its cell and as a sort key; the commands may repeat it.
             characters += 2 * len(escape(names)) + sum(len(escape(c)) for c in made["commands"])
             if characters > MAX_TOOL_CHARACTERS:
                 break
@@ -169,7 +169,7 @@ class _Rows:
         return self.section("tool_scores", rows)
 
     def servers(self) -> Section:
-        """Return the servers in the answer's order: most costly for callers first."""
+        """Return the servers in the answer's order: those that cost callers most come first."""
         examples: dict[str | None, str] = {}
         for (server, _), call in self._examples.items():
             examples.setdefault(server, call)
@@ -235,7 +235,7 @@ class _Rows:
         return self.section("latency", rows)
 
     def drift(self) -> Section:
-        """Return the tools whose definitions changed: when, how, and failures before and after."""
+        """Return the changes to tool definitions: when, how, and the failures before and after."""
         answers = self.answers
         by_tool = answers("drift").partition_by("server", "tool", maintain_order=True)
         rows = []
@@ -273,7 +273,7 @@ class _Rows:
         return Section(rows, frame.height, self.commands.ask("context_cost"))
 
     def changes(self, compared: Compared) -> Section:
-        """Return the changes since the base store, without the kinds in `OMITTED_CHANGES`."""
+        """Return the changes since the base store, except those of a kind in `OMITTED_CHANGES`."""
         listed = compared.tools.filter(~pl.col("change").is_in(OMITTED_CHANGES))
         rows = []
         for row in listed.head(MAX_ROWS * 2).to_dicts():

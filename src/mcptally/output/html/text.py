@@ -34,7 +34,7 @@ def _escape(match: re.Match[str]) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
-    """Return recorded text on one line: masked, with control characters escaped, and cut."""
+    """Return recorded text on one line, masked, cut, and with control characters escaped."""
     if text is None:
         return "(none)"
     # A secret that starts before the cut ends within the next 4096 characters.
@@ -59,7 +59,7 @@ def name(text: str | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share in percent, with enough digits that only 0 and 1 become 0% and 100%."""
+    """Format a share in percent, with enough digits that only 0 and 1 become 0% and 100%."""
     if share is None:
         return "\N{EN DASH}"
     if share in (0, 1):
@@ -73,7 +73,7 @@ def percent(share: float | None) -> str:
 
 
 def interval(low: float | None, high: float | None) -> str:
-    """Return the range between two shares, with an en dash and one percent sign."""
+    """Format the range between two shares, with an en dash and a single percent sign."""
     if low is None or high is None:
         return "\N{EN DASH}"
     # Round first, so that an end close to 0 or 1 does not become "<0.01%" or ">99.99%".
@@ -92,7 +92,7 @@ def duration(ms: float | None) -> str:
 
 
 def tokens(n: float | None) -> str:
-    """Format a number of tokens, from 1,000 on in thousands or millions."""
+    """Format a number of tokens; from 1,000 on, in thousands or millions."""
     if n is None:
         return "\N{EN DASH}"
     for unit, scale in (("M", 1e6), ("k", 1e3)):
@@ -113,7 +113,7 @@ def moment(at: datetime.datetime | None) -> str:
 
 
 def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """Return the range between two times in UTC. If the days are equal, the date appears once."""
+    """Format the range between two times in UTC. A date that both share appears once."""
     if first is None and last is None:
         return "at unknown times"
     start, end = moment(first), moment(last)
@@ -125,7 +125,7 @@ def span(first: datetime.datetime | None, last: datetime.datetime | None) -> str
 
 
 def sort_key(value: object) -> str:
-    """Return the sort key that the page's script uses for a cell.
+    """Return the key by which the page's script sorts a cell.
 
     Floats are rounded to five digits, so that a store yields the same page on every machine.
     """

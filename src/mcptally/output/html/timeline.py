@@ -1,4 +1,4 @@
-"""Prepares the answer to `timeline` for a stacked chart."""
+"""Prepares the answer to `timeline` for a chart with stacked bars."""
 
 from typing import Final
 

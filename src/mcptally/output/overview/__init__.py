@@ -1,4 +1,4 @@
-"""Summarizes recordings and logs: imports and scores them in a cache, and stores the answer there.
+"""Summarizes recordings and logs: imports them, scores them, and keeps store and answer in a cache.
 
     inputs → cache → (import, score, answer) → screen → page
 
@@ -125,7 +125,7 @@ def _overview(
     cache.create(root, folder)
     with cache.locked(folder, on_wait):
         earlier = cache.read(folder)
-        # Another process may have computed the answer since.
+        # Another process may have computed the answer in the meantime.
         if inputs.are_stable and cache.is_current(folder, earlier, state):
             return _known(folder, earlier, inputs, on_answer)
         found = _answer_anew(folder, inputs, state, earlier, jobs, progress, on_answer)
@@ -139,7 +139,7 @@ def _known(
     inputs: Inputs,
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Return the overview that an earlier run stored in the cached state."""
+    """Return the overview that an earlier run has stored in the cache."""
     skipped = [msgspec.structs.astuple(file) for file in inputs.skipped]
     others = {"skipped": skipped, "other_names": inputs.other_names}
     found = Overview(folder, state["answer"] | others)
@@ -156,7 +156,7 @@ def _answer_anew(
     progress: Callable[[int, int], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
-    """Compute the answer, write the report, and store the answer in the cached state."""
+    """Compute the answer, write the report, and store the answer in the cache."""
     # These imports load polars, pyarrow and DuckDB.
     from mcptally.analytics.store import open_store  # noqa: PLC0415
     from mcptally.output.html import page_text, write_page  # noqa: PLC0415
@@ -187,7 +187,7 @@ def _score(
     jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
-    """Import the logs, and score everything; return counts of the inputs."""
+    """Import the logs and score everything; return how many inputs of each kind there are."""
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
     imported = folder / cache.IMPORTED

@@ -1,4 +1,4 @@
-"""Gets the content of the overview from a store."""
+"""Computes the content of the overview from a store."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def answer_of(asked: Asked, *, most: int) -> dict[str, Any]:
 def _answer(asked: Asked, most: int) -> dict[str, Any]:
     totals = asked.totals()
     first, last = totals["first_call"], totals["last_call"]
-    if first is None:  # there are no calls if no server started
+    if first is None:  # if no server started, there are no calls
         first, last = asked.store.sql(_LIVES).fetchall()[0]
     found = asked("priorities")
     counted, values = counted_calls(asked.filters)

@@ -5,8 +5,8 @@ CACHE/<digest>/imported/        transcripts of imported logs, with reports
 CACHE/<digest>/store/           the store
 CACHE/<digest>/report.html      the report
 
-CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest is computed from the
-given paths. Only the user can read the folders (mode 0700).
+CACHE is `$XDG_CACHE_HOME/mcptally`, by default `~/.cache/mcptally`. The digest identifies the given
+paths. Only the user can read the folders (mode 0700).
 """
 
 import contextlib
@@ -114,7 +114,7 @@ def program_digest() -> str:
 
 
 def read(folder: Path) -> dict[str, Any]:
-    """Return the previous run's state; empty if this version cannot read it."""
+    """Return the previous run's state; an empty dict if this version cannot read it."""
     try:
         found: dict[str, Any] = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def write(folder: Path, state: Mapping[str, Any]) -> None:
 
 
 def mark(folder: Path) -> list[int]:
-    """Return a value that changes when the store or the report is replaced."""
+    """Return a value that changes whenever the store or the report is replaced."""
     stats = [(folder / name).stat() for name in (f"{STORE}/store.json", PAGE)]
     return [number for stat in stats for number in (stat.st_ino, stat.st_mtime_ns, stat.st_size)]
 
@@ -168,7 +168,7 @@ def sweep(caches: Path, *, keep: Path) -> None:
 
 
 def import_logs_anew(out: Path, logs: Sequence[Path]) -> int:
-    """Import logs into an emptied folder; return the number of unused lines.
+    """Empty a folder and import logs into it; return the number of unused lines.
 
     All logs are imported together: a server's messages are read from `mcp.log` of Claude Desktop
     only if the server has no log of its own in the same folder.

@@ -31,7 +31,7 @@ FileEntry = tuple[tuple[int, ...], str]
 
 @dataclasses.dataclass(slots=True)
 class Inputs:
-    """The files to read, and the files that are skipped."""
+    """The files to read, and the files to skip."""
 
     transcripts: list[Path] = dataclasses.field(default_factory=list)
     logs: list[Path] = dataclasses.field(default_factory=list)
@@ -41,20 +41,20 @@ class Inputs:
     unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Maps the path of each skipped file in an unknown format to its state and the reason."""
     other_names: list[str] = dataclasses.field(default_factory=list)
-    """Files in folders that were not opened because of their names."""
+    """Files in folders that were not opened, because their names match no format."""
     reviews: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Maps paths of files in folders with answers from `mcptally review` to their states."""
+    """Maps the paths of the folders' files with answers from `mcptally review` to their states."""
     are_stable: bool = True
     """Whether any later change to a file also changes the file's state."""
 
     @property
     def logs_state(self) -> dict[str, Any]:
-        """The entries of `files` for logs."""
+        """Those entries of `files` that are about logs."""
         return {str(path): self.files[str(path)] for path in self.logs}
 
 
 def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) -> Inputs:
-    """Find the files at `paths`, and sort them into transcripts and logs.
+    """Find the files at `paths`, and divide them into transcripts and logs.
 
     In folders, files whose names match no pattern are not opened, and files in unknown formats are
     skipped. A file that is named explicitly is always read.
@@ -89,7 +89,7 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
 
 
 def _first_skipped(found: Inputs) -> str:
-    """Return the first few skipped files, for an error message."""
+    """Name the first few skipped files in words, for an error message."""
     more = len(found.skipped) - 3
     named = [f"; skipped: {one.name}: {one.why}" for one in found.skipped[:3]]
     others = len(found.other_names)
@@ -106,7 +106,7 @@ def _first_skipped(found: Inputs) -> str:
 
 
 def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
-    """Yield each file once, with True if `paths` names the file or matches it by a pattern."""
+    """Yield each file once, with True if a path or a pattern in `paths` names it."""
     seen: set[Path] = set()
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):

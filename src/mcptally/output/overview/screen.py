@@ -19,7 +19,7 @@ _UNITS: Final = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 def screen(
     paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: Path, *, width: int = 80
 ) -> str:
-    """Return the overview as text; only the commands at the end may exceed `width`."""
+    """Return the overview as text; only the commands at its end may be wider than `width`."""
     calls = (
         count(answer["calls"], "call"),
         f"to {count(answer['tools'], 'tool')}",
@@ -51,7 +51,7 @@ def as_json(paths: Sequence[str], answer: Mapping[str, Any], store: Path, page: 
 
 
 def skipped(answer: Mapping[str, Any]) -> str:
-    """Return the skipped files with the reasons, and how formats are recognised."""
+    """Return a text about which files were skipped, why, and how formats are recognised."""
     lines = [as_message(f"{path}: {why}").replace("\n", " ") for path, why in answer["skipped"]]
     if others := [Path(path).name for path in answer["other_names"]]:
         more = f" and {count(len(others) - _NAMED)} more" if len(others) > _NAMED else ""
@@ -98,7 +98,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _rest(rest: Mapping[str, int], width: int) -> Iterator[str]:
-    """Yield lines with the number of failed calls by cause, most frequent first, and other calls.
+    """Yield lines that count failed calls by cause, the most frequent first, and unclear calls.
 
     Everything is on one line if it fits into `width`.
     """
@@ -119,7 +119,7 @@ _JOINT: Final = "\N{NO-BREAK SPACE}"
 
 
 def _together(text: str) -> str:
-    """Return the text with its words joined, so that `_wrapped` keeps them on one line."""
+    """Join the words of a text, so that `_wrapped` keeps them on one line."""
     return text.replace(" ", _JOINT)
 
 
@@ -134,7 +134,7 @@ def _wrapped(text: str, width: int) -> Iterator[str]:
 def _no_finding(answer: Mapping[str, Any]) -> str:
     """Return the text that the screen shows if there are no findings.
 
-    It mentions failed calls that name no tool, which findings do not cover.
+    It mentions failed requests that name no tool, because findings do not cover them.
     """
     failed = answer["calls"] - answer["ok"] - sum(answer["rest"][kind] for kind in _NOT_FAILED)
     if failed:
