@@ -44,16 +44,26 @@ SCORE_AND_PRINT_PEAK = """
 import sys
 from mcptally.cli.score import command
 command(sys.argv[1:], standalone_mode=False)
-print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+status = dict(line.split(":") for line in open("/proc/self/status"))
+peak, libraries = (int(status[name].split()[0]) for name in ("VmHWM", "RssFile"))
+print(peak - libraries)
+"""
+"""A program that scores an archive and prints its peak memory in kilobytes.
+
+The pages of shared libraries are left out. How many of them count as resident depends on the
+kernel's page cache: 124 MB in one environment and 191 MB in another one with equal files.
 """
 
 MB = 1_000_000
+
+LIBRARIES = 195 * MB
+"""The most that pages of shared libraries took."""
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 
 
 def peak(archive: Path, *options: str) -> int:
-    """Peak memory in bytes of a new process that scores an archive."""
+    """Peak memory in bytes of a new process that scores an archive, without shared libraries."""
     store = archive.with_name(f"{archive.name}-store")
     command = [str(archive), "-o", str(store), "--jobs", "1", *options]
     said = subprocess.run(
@@ -65,15 +75,6 @@ def peak(archive: Path, *options: str) -> int:
     return int(said.split()[-1]) * 1024
 
 
-def least_peak(archive: Path, enough: int) -> int:
-    """The least of two peaks: in one of many runs a peak was 60 MB above all others.
-
-    The second run is left out if the first stays below `enough`.
-    """
-    first = peak(archive)
-    return first if first < enough else min(first, peak(archive, "--full"))
-
-
 @linux
 def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(tmp_path: Path):
     limit = 450 << 20
@@ -81,7 +82,7 @@ def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(t
     for size in (15, 40):  # more than fits in memory
         generate(tmp_path / f"{size}", size=size * MB, shape="small")
         needed.append(peak(tmp_path / f"{size}", "--memory", str(limit)))
-    assert max(needed) < limit
+    assert max(needed) + LIBRARIES < limit
     # In memory, the additional partitions would take three times their bytes. Peaks vary by 20 MB.
     assert needed[1] - needed[0] < 55 * MB
 
@@ -90,27 +91,27 @@ def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(t
 def test_a_session_takes_less_than_four_kilobytes_per_call(tmp_path: Path):
     calls = 40_000
     growth.session(tmp_path / "archive", calls=calls)
-    assert least_peak(tmp_path / "archive", 300 * MB + 4000 * calls) < 300 * MB + 4000 * calls
+    assert peak(tmp_path / "archive") < 180 * MB + 4000 * calls
 
 
 @linux
 def test_recordings_of_one_file_are_scored_in_slices_within_the_limit(tmp_path: Path):
     growth.recordings(tmp_path / "archive", count=40_000)
-    # 516 MB if they are scored together, 367 MB in slices, of which 252 MB are the process itself.
-    assert peak(tmp_path / "archive", "--memory", str(450 << 20)) < 420 * MB
+    # 392 MB if they are scored together, 200 MB in slices, of which 105 MB are the process itself.
+    assert peak(tmp_path / "archive", "--memory", str(450 << 20)) < 300 * MB
 
 
 @linux
 def test_a_large_frame_takes_less_than_14_times_its_bytes(tmp_path: Path):
     size = 40 * MB
     growth.frame(tmp_path / "archive", size=size)
-    assert least_peak(tmp_path / "archive", 340 * MB + 14 * size) < 340 * MB + 14 * size
+    assert peak(tmp_path / "archive") < 220 * MB + 14 * size
 
 
 @linux
 def test_each_of_many_files_takes_less_than_10_kilobytes(tmp_path: Path):
     growth.files(tmp_path / "archive", count=4000)
-    assert peak(tmp_path / "archive") < 300 * MB + 10_000 * 4000
+    assert peak(tmp_path / "archive") < 180 * MB + 10_000 * 4000
     rows = mt.open_store(tmp_path / "archive-store").manifest["rows"]
     assert rows["recordings"] == rows["calls"] == 4000
 
