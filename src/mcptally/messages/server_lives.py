@@ -11,6 +11,7 @@ from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Closes, Event, Opens, RawFrames, StderrEvents
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import GatheredCalls
 
@@ -133,8 +134,17 @@ class _Ends(StageTable):
     )
 
 
-def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return a lazy query for the `ServerLives` table.
+class _Explanation(StageTable):
+    """What a server that ended badly said, and how it started."""
+
+    start = ServerLives.start
+    last_words = ServerLives.last_words
+    start_failure = ServerLives.start_failure
+    shutdown = _Ends.shutdown
+
+
+def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
+    """Return the `ServerLives` table.
 
     Args:
         events: the decoded events.
@@ -188,44 +198,16 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         ~exit_code.is_in(_PLAIN_EXITS) & by_itself
         | ~signal.is_in(_BY_OTHERS) & (reason == "server_killed")
     ).fill_null(value=False)
-    words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
-    rows = rows.with_columns(failed.alias(_Ends.failed.name))
-    ended_badly = rows.filter(_Ends.failed.col | _Ends.answered_ns.col.is_null()).select(
-        Event.recording.name, _Ends.answered_ns.name
+    never_ran = (reason == "not_started").fill_null(value=False)
+    servers = rows.with_columns(failed.alias(_Ends.failed.name)).pipe(run_query)
+    ended_badly = _Ends.failed.col | _Ends.answered_ns.col.is_null() | never_ran
+    bad = servers.filter(ended_badly)
+    # Compiling the patterns takes longer than matching them, and most servers end well.
+    explained = _explained(bad, events.stderr) if bad.height else _Explanation.empty()
+    others = servers.filter(~ended_badly).with_columns(
+        pl.lit("ready").alias(ServerLives.start.name)
     )
-    stderr = events.stderr.lazy().join(ended_badly, on=Event.recording.name)
-    rows = rows.join(_last_words(stderr), on=Event.recording.name, how="left").with_columns(
-        words.alias(ServerLives.last_words.name),
-        words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
-    )
-    # A server that answered nothing and exited with an error did not exit because the client
-    # disconnected.
-    failed_start = (
-        _Ends.answered_ns.col.is_null()
-        & _Ends.open.col
-        & (reason != "not_started")
-        & ~exit_code.is_in(_PLAIN_EXITS)
-        & ~_Ends.shutdown.col
-        & ServerLives.last_words.col.is_not_null()
-    ).fill_null(value=False)
-    argument = Opens.command.col.str.extract_all(_ARGUMENT)
-    names_argument = (
-        rows.select(Event.recording.name, ServerLives.last_words.name, argument)
-        .explode(Opens.command.name, empty_as_null=False)
-        .filter(
-            ServerLives.last_words.col.str.replace(_IMPORTER, "").str.contains(
-                Opens.command.col.str.extract(_ARGUMENT), literal=True
-            )
-        )
-        .select(Event.recording.name, pl.lit(value=True).alias(_Ends.names_argument.name))
-        .unique()
-    )
-    rows = (
-        rows.join(names_argument, on=Event.recording.name, how="left")
-        .with_columns(_Ends.failed.col | failed_start)
-        .with_columns(_start().alias(ServerLives.start.name))
-    )
-    start, is_failed = ServerLives.start.col, _Ends.failed.col
+    start, is_failed, words = ServerLives.start.col, _Ends.failed.col, ServerLives.last_words.col
     says_why = start.is_in(["failed", "unanswered"]) | is_failed
     crash = (
         pl.when(ServerLives.start_failure.col == "crashed")
@@ -241,16 +223,60 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.LazyFrame:
         .when(is_failed & ~_Ends.shutdown.col)
         .then(pl.lit("server"))
     )
-    return (
-        rows.with_columns(_failure().alias(ServerLives.start_failure.name))
+    lives: pl.DataFrame = pl.concat([explained, others], how="diagonal")
+    return lives.select(
+        Event.recording.col,
+        start,
+        ((_Ends.answered_ns.col - _Ends.opened_ns.col) / 1e6).alias(ServerLives.ready_ms.name),
+        crash.alias(ServerLives.crash.name),
+        ended_by.alias(ServerLives.ended_by.name),
+        pl.when(says_why).then(words).alias(ServerLives.last_words.name),
+        ServerLives.start_failure.col,
+        ServerLives.noise_lines.col.fill_null(0),
+    )
+
+
+def _explained(rows: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
+    """Add `start`, `last_words`, `shutdown` and `start_failure` to servers that ended badly."""
+    ended = rows.lazy().select(Event.recording.name, _Ends.answered_ns.name)
+    words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
+    last_words = _last_words(stderr.lazy().join(ended, on=Event.recording.name))
+    found = (
+        rows.lazy()
+        .join(last_words, on=Event.recording.name, how="left")
         .with_columns(
-            crash.alias(ServerLives.crash.name),
-            ended_by.alias(ServerLives.ended_by.name),
-            pl.when(says_why).then(words).alias(ServerLives.last_words.name),
-            ((_Ends.answered_ns.col - _Ends.opened_ns.col) / 1e6).alias(ServerLives.ready_ms.name),
-            ServerLives.noise_lines.col.fill_null(0),
+            words.alias(ServerLives.last_words.name),
+            words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
         )
-        .select(*ServerLives.columns())
+    )
+    # A server that answered nothing and exited with an error did not exit because the client
+    # disconnected.
+    failed_start = (
+        _Ends.answered_ns.col.is_null()
+        & _Ends.open.col
+        & (Closes.reason.col != "not_started")
+        & ~Closes.exit_code.col.is_in(_PLAIN_EXITS)
+        & ~_Ends.shutdown.col
+        & ServerLives.last_words.col.is_not_null()
+    ).fill_null(value=False)
+    argument = Opens.command.col.str.extract_all(_ARGUMENT)
+    names_argument = (
+        found.select(Event.recording.name, ServerLives.last_words.name, argument)
+        .explode(Opens.command.name, empty_as_null=False)
+        .filter(
+            ServerLives.last_words.col.str.replace(_IMPORTER, "").str.contains(
+                Opens.command.col.str.extract(_ARGUMENT), literal=True
+            )
+        )
+        .select(Event.recording.name, pl.lit(value=True).alias(_Ends.names_argument.name))
+        .unique()
+    )
+    return (
+        found.join(names_argument, on=Event.recording.name, how="left")
+        .with_columns(_Ends.failed.col | failed_start)
+        .with_columns(_start().alias(ServerLives.start.name))
+        .with_columns(_failure().alias(ServerLives.start_failure.name))
+        .pipe(run_query)
     )
 
 

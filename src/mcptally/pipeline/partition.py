@@ -426,7 +426,7 @@ def _recordings(
     )
     additions = [
         files,
-        server_lives(events, calls),
+        server_lives(events, calls).lazy(),
         events.opens.lazy().group_by("recording").agg(segments=Opens.segment.col.n_unique()),
         events.http.lazy().group_by("recording").agg(exchanges=HttpEvents.scope.col.n_unique()),
         events.gaps.lazy().group_by("recording").agg(Gaps.lost.col.sum()),
