@@ -80,11 +80,7 @@ def judge_calls(
             .otherwise(Judged.fault.col)
             .alias(Judged.fault.name),
             count_tokens(calls.get_column(Judged.response.name)).alias(Judged.response_tokens.name),
-            error_template.templates(
-                calls.select(
-                    error_text.informative_text(Judged.error_text.col, Judged.stderr_error.col)
-                ).to_series()
-            ).alias(Judged.template.name),
+            error_template.templates(_informative_texts(calls)).alias(Judged.template.name),
         )
     )
     if judging.reviews:
@@ -92,6 +88,16 @@ def judge_calls(
 
         judged = apply(judged, judging.reviews)
     return judged
+
+
+def _informative_texts(calls: pl.DataFrame) -> pl.Series:
+    """Return the text of each reply, or the exception on stderr if the reply names no cause."""
+    replies = calls.get_column(Judged.error_text.name)
+    exceptions = calls.get_column(Judged.stderr_error.name)
+    if exceptions.null_count() == len(exceptions):
+        return replies
+    text = error_text.informative_text(Judged.error_text.col, Judged.stderr_error.col)
+    return calls.select(text).to_series()
 
 
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:

@@ -24,6 +24,7 @@ from mcptally.tables.queries import run_query
 from mcptally.tables.stages import (
     CallsByMinute,
     Definitions,
+    Evidenced,
     GatheredCalls,
     Judged,
     ResultForms,
@@ -227,30 +228,28 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
         calls: `Validated`.
         definitions: `Definitions` of their tools.
     """
-    kinds = definitions.lazy().select("definition", "kind").unique("definition")
+    kinds = (
+        definitions.lazy().select(definition="definition", tool_kind="kind").unique("definition")
+    )
+    calls = left_join_columns(calls, kinds, Validated.definition.name)
     keys = [Validated.tool.name, Validated.arguments.name]
     by_arguments = tool_kinds.kind(
         Validated.tool.col, pl.lit(None, pl.String), Validated.arguments.col
     )
-    inferred = (
-        calls.lazy()
-        .filter(Validated.definition.col.is_null() & Validated.tool.col.is_not_null())
-        .select(keys)
-        .unique()
-        .with_columns(by_arguments.alias("inferred"))
-    )
-    added = (
-        calls.lazy()
-        .select("definition", *keys)
-        .join(kinds, on="definition", how="left", maintain_order="left")
-        .with_columns(
-            pl.when(Validated.definition.col.is_null()).then(pl.col(name)) for name in keys
-        )
-        .join(inferred, on=keys, how="left", maintain_order="left", nulls_equal=True)
-        .select(tool_kind=pl.coalesce("kind", "inferred"))
-        .pipe(run_query)
-    )
-    return calls.hstack(added)
+    unknown = calls.select(Validated.definition.col.is_null() & Validated.tool.col.is_not_null())
+    rows = unknown.to_series().arg_true()
+    if not len(rows):
+        return calls
+    found = calls.lazy().select(pl.col(keys).gather(rows))
+    inferred = found.join(
+        found.unique().with_columns(by_arguments.alias("kind")),
+        on=keys,
+        how="left",
+        maintain_order="left",
+        nulls_equal=True,
+    ).pipe(run_query)
+    kind = calls.get_column(Evidenced.tool_kind.name).scatter(rows, inferred.get_column("kind"))
+    return calls.with_columns(kind)
 
 
 _DENIED: Final = (
@@ -278,6 +277,10 @@ _UPSTREAM: Final = (
     r"|getaddrinfo|name resolution|max retries exceeded"
 )
 """Matches texts about a connection that failed."""
+
+
+FILE_FACTS: Final = ("denied_before", "works_otherwise", "asks_upstream")
+"""The columns that `add_file_facts` adds."""
 
 
 class _Files(StageTable):
@@ -309,6 +312,12 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     said = pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
     failed = Judged.outcome.col.is_in(FAILED)
     numbered = calls.lazy().with_row_index(_Files.row.name)
+    patterns = f"{_DENIED}|{_DAMAGED}|{_UNREADABLE}"
+    concerned = numbered.filter(failed, said.str.contains(patterns)).select(_Files.recording.name)
+    recordings = concerned.unique().pipe(run_query)
+    if not recordings.height:
+        return calls.with_columns(pl.lit(value=False).alias(name) for name in FILE_FACTS)
+    numbered = numbered.join(recordings.lazy(), on=_Files.recording.name, how="semi")
     of_interest = (
         numbered.filter(failed, said.str.contains(f"{_DENIED}|{_DAMAGED}"))
         .select(_Files.recording.name)
@@ -345,11 +354,7 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     unread = unreadable.join(upstream, on=by_tool, how="semi")
     return calls.with_columns(
         _flags(calls.height, rows).alias(name)
-        for name, rows in (
-            ("denied_before", denied),
-            ("works_otherwise", damaged),
-            ("asks_upstream", unread),
-        )
+        for name, rows in zip(FILE_FACTS, (denied, damaged, unread), strict=True)
     )
 
 

@@ -236,14 +236,20 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
         distinct: distinct combinations of `error_text`, `stderr_error` and `named_tool`.
     """
     reply, exception = Inputs.error_text.col.fill_null(""), Inputs.stderr_error.col
-    message = pl.lit(json_message.messages(distinct.get_column(_Facts.error_text.name)))
-    # If there is no message, other members of the JSON object may name the cause.
-    message = pl.when(~error_text.is_uninformative(message)).then(message)
+    messages = json_message.messages(distinct.get_column(_Facts.error_text.name))
+    message = pl.lit(messages)
+    trace = pl.lit(None, pl.String)
+    # Compiling a pattern takes longer than matching it, so leave out what no text needs.
+    if messages.count():
+        # If there is no message, other members of the JSON object may name the cause.
+        message = pl.when(~error_text.is_uninformative(message)).then(message)
+    if distinct.get_column(_Facts.stderr_error.name).count():
+        trace = error_text.stack_trace(reply, exception)
     return (
         distinct.lazy()
         .with_columns(
             stripped=error_text.strip_wrappers(pl.coalesce(message, reply)),
-            stack_trace=error_text.stack_trace(reply, exception),
+            stack_trace=trace,
             text_status=error_text.http_status(reply),
         )
         .with_columns(
