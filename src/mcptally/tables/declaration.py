@@ -143,6 +143,11 @@ class StageTable:
         return pl.DataFrame(schema=cls.schema())
 
     @classmethod
+    def nulls(cls, height: int) -> "pl.DataFrame":
+        """Return a table of `height` rows in which every value is null."""
+        return cls.empty().clear(height)
+
+    @classmethod
     def shared_with(cls, other: type["StageTable"]) -> list[str]:
         """Return the names of the columns that this table and `other` declare identically."""
         theirs = other.columns()

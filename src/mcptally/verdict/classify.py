@@ -83,6 +83,8 @@ def judge(
     """
     chosen = tuple(failure_rules() if ruleset is None else ruleset)
     failed = facts.failed_calls(calls, definitions)
+    if not failed.height:
+        return Verdicts.nulls(calls.height)
     known = facts.collect(failed, chosen)
     kinds = _weigh(facts.matching_kinds(known, chosen), known.kinds.height, chosen)
     model = text_model.shipped_model()

@@ -118,6 +118,8 @@ def templates(texts: pl.Series) -> pl.Series:
         .with_columns(read=pl.when(is_long).then(short).otherwise(text))
         .pipe(run_query)
     )
+    if not distinct.height:
+        return pl.Series("template", [None], pl.String).new_from_index(0, len(texts))
     messages = _until_stable(distinct["read"], _unwrap)
     made = _until_stable(messages, _mask).alias("template")
     known = distinct[["text"]].hstack([made])

@@ -112,16 +112,22 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
     errors = regular[_indices(regular, _Replies.failed)]
     without_error = regular[_indices(regular, _Replies.failed, is_not=True)]
     rejected = rows[_indices(rows, _Replies.is_rejected)]
-    decided = regular_replies.decided([(errors, "first_text"), (rejected, "error_text")])
     irregular = answered[_indices(answered, _Replies.is_irregular)]
-    parts = [
-        _irregular(_with_responses(irregular, responses)),
-        regular_replies.successes(without_error),
-        regular_replies.tool_errors(errors, decided),
-        regular_replies.protocol_errors(rejected, decided),
-        regular_replies.unanswered(rows[_indices(rows, _Replies.is_unanswered)]),
-    ]
-    found = _without_interim(pl.concat([_with_all_columns(part) for part in parts]), rows)
+    unanswered = rows[_indices(rows, _Replies.is_unanswered)]
+    # Few archives have all kinds of replies.
+    parts: list[pl.DataFrame] = []
+    if irregular.height:
+        parts.append(_irregular(_with_responses(irregular, responses)))
+    if without_error.height:
+        parts.append(regular_replies.successes(without_error))
+    if errors.height or rejected.height:
+        decided = regular_replies.decided([(errors, "first_text"), (rejected, "error_text")])
+        parts.append(regular_replies.tool_errors(errors, decided))
+        parts.append(regular_replies.protocol_errors(rejected, decided))
+    if unanswered.height:
+        parts.append(regular_replies.unanswered(unanswered))
+    none = pl.LazyFrame(schema={ROW: pl.UInt32(), **COLUMNS})
+    found = _without_interim(pl.concat([none, *map(_with_all_columns, parts)]), rows)
     scores = (
         calls.lazy()
         .select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW))
@@ -226,8 +232,6 @@ def _irregular(rows: pl.DataFrame) -> pl.DataFrame:
     """Score irregular replies, each distinct combination of call and response once."""
     keys = ["tool", "output_schema", "arguments", "response"]
     keyed = rows[[ROW, *keys]]
-    if not keyed.height:
-        return keyed[[ROW]]
     distinct = keyed[keys].unique()
     scored = [_score_one(*row) for row in distinct.iter_rows()]
     found = pl.DataFrame(

@@ -83,6 +83,8 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         .with_columns(key=pl.struct(*_Errors.columns()).hash())
         .pipe(run_query)
     )
+    if not errors.height:
+        return NormalisedErrors.nulls(calls.height)
     distinct = (
         errors.lazy()
         .unique("key", maintain_order=True)
