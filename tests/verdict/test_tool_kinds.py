@@ -8,9 +8,12 @@ from mcptally.verdict import tool_kinds
 
 def kind(name: str, description: str | None, *arguments: str) -> str | None:
     schema = "{" + ", ".join(f'"{each}": {{}}' for each in arguments) + "}"
-    columns = {"name": [name], "about": [description], "arguments": [schema]}
+    columns = {"name": [name], "arguments": [schema], "about": [description]}
     frame = pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
-    return frame.select(tool_kinds.kind(*map(pl.col, columns))).item()
+    found = frame.select(tool_kinds.kind(*map(pl.col, columns))).item()
+    if description is None:
+        assert frame.select(tool_kinds.kind(pl.col("name"), pl.col("arguments"))).item() == found
+    return found
 
 
 @pytest.mark.parametrize(

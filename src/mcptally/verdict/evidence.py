@@ -215,8 +215,10 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
 
 def add_kinds(definitions: pl.DataFrame) -> pl.DataFrame:
     """Add the `kind` of each tool to its definition."""
+    if not definitions.height:
+        return definitions.with_columns(pl.lit(None, pl.String).alias(Definitions.kind.name))
     kind = tool_kinds.kind(
-        Definitions.tool.col, Definitions.description.col, Definitions.input_schema.col
+        Definitions.tool.col, Definitions.input_schema.col, Definitions.description.col
     )
     return definitions.with_columns(kind.alias(Definitions.kind.name))
 
@@ -233,9 +235,7 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
     )
     calls = left_join_columns(calls, kinds, Validated.definition.name)
     keys = [Validated.tool.name, Validated.arguments.name]
-    by_arguments = tool_kinds.kind(
-        Validated.tool.col, pl.lit(None, pl.String), Validated.arguments.col
-    )
+    by_arguments = tool_kinds.kind(Validated.tool.col, Validated.arguments.col)
     unknown = calls.select(Validated.definition.col.is_null() & Validated.tool.col.is_not_null())
     rows = unknown.to_series().arg_true()
     if not len(rows):

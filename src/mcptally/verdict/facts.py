@@ -120,9 +120,7 @@ def failed_calls(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -
         )
     if "tool_kind" not in calls.columns:
         kind = tool_kinds.kind(
-            Inputs.tool.col,
-            pl.lit(None, pl.String),
-            pl.coalesce(Inputs.input_schema.col, Inputs.arguments.col),
+            Inputs.tool.col, pl.coalesce(Inputs.input_schema.col, Inputs.arguments.col)
         )
         failed = failed.with_columns(kind.alias(Inputs.tool_kind.name))
     return failed.pipe(run_query)

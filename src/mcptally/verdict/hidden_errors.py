@@ -279,7 +279,7 @@ def _inputs(calls: pl.DataFrame) -> pl.DataFrame:
     )
     if "tool_kind" in calls.columns:
         return results
-    kind = tool_kinds.kind(_Results.tool.col, pl.lit(None, pl.String), _Results.arguments.col)
+    kind = tool_kinds.kind(_Results.tool.col, _Results.arguments.col)
     return results.with_columns(kind.alias(_Results.tool_kind.name))
 
 

@@ -27,12 +27,12 @@ class _Kind(msgspec.Struct, frozen=True):
     """Pattern for the name of an argument that a tool of this kind must have; empty if none is
     required."""
 
-    def fits(self, name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
+    def fits(self, name: pl.Expr, arguments: pl.Expr, description: pl.Expr | None) -> pl.Expr:
         """Return an expression: whether a tool is of this kind."""
         words = rf"(?:^|[_\-./ ])(?:{self.name})(?:$|[_\-./ ])"
         of_name = f"(?i){words}|{self.within}" if self.within else f"(?i){words}"
         found = name.str.contains(of_name).fill_null(value=False)
-        if self.description:
+        if self.description and description is not None:
             found |= description.str.contains(f"(?i){self.description}").fill_null(value=False)
         if self.arguments:
             member = rf'(?i)"(?:{self.arguments})"\s*:'
@@ -103,18 +103,18 @@ _READ: Final = 300
 """Number of characters at the start of a description that are searched for keywords."""
 
 
-def kind(name: pl.Expr, description: pl.Expr, arguments: pl.Expr) -> pl.Expr:
+def kind(name: pl.Expr, arguments: pl.Expr, description: pl.Expr | None = None) -> pl.Expr:
     """Return an expression for a tool's kind: one of `KINDS`, or null for other tools.
 
     Args:
         name: the tool's name.
-        description: its description.
         arguments: JSON text with the argument names: the tool's input schema, or a call's
             arguments.
+        description: the tool's description; None if it is not known.
     """
     # Split camel case, so that `executeCode` has the same words as `execute_code`.
     words = name.str.replace_all(r"([a-z0-9])([A-Z])", "${1}_${2}")
-    about = description.str.head(_READ)
+    about = None if description is None else description.str.head(_READ)
     return pl.coalesce(
-        pl.when(each.fits(words, about, arguments)).then(pl.lit(each.kind)) for each in _KINDS
+        pl.when(each.fits(words, arguments, about)).then(pl.lit(each.kind)) for each in _KINDS
     )
