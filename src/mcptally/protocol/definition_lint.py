@@ -33,6 +33,7 @@ from mcptally.rules.findings import (
     select_for_findings,
 )
 from mcptally.tables.declaration import Column
+from mcptally.tables.findings import Findings
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Listings, Scored
@@ -53,6 +54,8 @@ def lint_definitions(listed: pl.DataFrame, definitions: pl.DataFrame) -> pl.Data
         listed: `Listings` of the whole archive.
         definitions: `Definitions` of the whole archive.
     """
+    if not listed.height:
+        return Findings.empty()
     places = (
         listed.lazy()
         .sort("listed_ns", "recording", "seq")
