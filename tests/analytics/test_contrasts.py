@@ -282,11 +282,13 @@ def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
 @pytest.mark.slow
 def test_of_a_large_archive_whole_sessions_are_read(tmp_path):
     rows = calls([{"n": n} for n in range(-6, 594)], lambda a, _: a["n"] < 0, sessions=500)
-    [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
+    store = build(tmp_path / "s", rows)
+    [row] = store.ask("contrasts").pl().to_dicts()
     assert (row["sampled"], row["not_compared"]) == (True, 0)
     assert row["calls"] == row["failed_with"] == row["calls_with"]
     assert row["calls_with"] * 99 == row["calls_without"]
     assert 230_000 < row["calls_with"] + row["calls_without"] < 270_000
+    assert store.ask("contrasts", since="2000-01-01").pl().to_dicts() == [row]
 
 
 @pytest.mark.slow

@@ -137,9 +137,23 @@ def all_texts() -> Mapping[str, str]:
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
         "_enough_calls": "-- Whether a group of calls is large enough for a contrast.\n"
         f"-- Value of: units\nunits >= {MIN_CALLS}",
+        NUMBER_OF_CALLS: number_of_calls("(SELECT count(*) FROM calls)"),
         **sql_macros(),
         **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},
     }
+
+
+NUMBER_OF_CALLS: Final = "_number_of_calls"
+"""Name of the macro that returns the number of calls that filters select."""
+
+
+def number_of_calls(sql: int | str) -> str:
+    """Return the text of the macro `NUMBER_OF_CALLS` that evaluates SQL, such as a number.
+
+    DuckDB skips rows of `calls` while it reads them if it compares them with a number, but not if
+    it compares them with the result of a subquery.
+    """
+    return f"-- The number of calls.\n-- Value of: \n{sql}"
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"

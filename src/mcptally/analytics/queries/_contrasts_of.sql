@@ -1,16 +1,11 @@
 -- The rows of `contrasts` about some tools.
 -- Of: wanted
 -- `wanted` lists servers and tools, each joined by a null character; null: all tools.
-WITH read_share AS MATERIALIZED (
-    SELECT least(1.0, 250000 / count(*)) AS share
-    FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s'
-),
-failing_tools AS (
+WITH failing_tools AS (
     SELECT DISTINCT hash(hash(server), hash(tool)) AS tool_hash
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _failed(outcome)
-        AND (wanted IS NULL OR list_contains(wanted, concat(server, chr(0), tool)))
+        AND _in_sample(session) AND (wanted IS NULL OR list_contains(wanted, concat(server, chr(0), tool)))
 ),
 judged AS MATERIALIZED (
     SELECT
@@ -25,7 +20,7 @@ judged AS MATERIALIZED (
     FROM (SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls)
     SEMI JOIN failing_tools USING (tool_hash)
     WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _ended(outcome)
-        AND hash(session) <= (SELECT 18446744073709551615 * share FROM read_share)
+        AND _in_sample(session)
 ),
 -- Calls with the same arguments in a session are one distinct call.
 distinct_calls AS MATERIALIZED (
@@ -86,7 +81,7 @@ neighbours AS MATERIALIZED (
         ) AS busy_until
     FROM _archive_calls
     SEMI JOIN (SELECT DISTINCT session FROM judged) USING (session)
-    WHERE method = 'tools/call' AND dir = 'c2s'
+    WHERE method = 'tools/call' AND dir = 'c2s' AND _in_sample(session)
     WINDOW calls_before AS (PARTITION BY session ORDER BY requested_at, call_id)
 ),
 -- The minutes in which tools of a server failed for reasons other than the request.
@@ -304,7 +299,7 @@ SELECT
     failed_without, calls_without, without_it.low AS share_without_low,
     without_it.high AS share_without_high, sessions_with,
     if(f.a.fact IS NULL, NULL, f.effect) AS effect, if(f.a.fact IS NULL, NULL, f.p_value) AS p_value,
-    (SELECT share < 1 FROM read_share) AS sampled,
+    _number_of_calls() > 250000 AS sampled,
     (SELECT any_value(groups) - count(*) FROM compared) AS not_compared,
     -- Whether the tool's own schema offers the value, so that sending it is not a mistake.
     CASE WHEN f.a.test = 'equals' AND f.a.aspect = 'argument' AND json_valid(t.input_schema) THEN
