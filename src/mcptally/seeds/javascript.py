@@ -26,7 +26,7 @@ _LONGEST_INDEX: Final = 2**32 - 1
 
 
 class Throws(Exception):  # noqa: N818 - an expected result of the original program
-    """Raised where the original program throws; the message is that of the JavaScript engine."""
+    """Raised where the original program throws; it has the JavaScript engine's message."""
 
 
 def parse(text: str) -> Any:
@@ -67,7 +67,7 @@ def truthy(value: Any) -> bool:
 
 
 def member(value: Any, name: str) -> Any:
-    """Return JavaScript's `value?.name`, for names that no built-in prototype has."""
+    """Return JavaScript's `value?.name` for a name that no built-in prototype has."""
     return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
@@ -201,7 +201,7 @@ def _quote(text: str) -> str:
 
 
 def judgeable(value: Any) -> Any:
-    """Replace the infinities and lone surrogates in a value, which jsonschema-rs rejects.
+    """Replace infinities and lone surrogates in a value, because jsonschema-rs rejects them.
 
     JavaScript parses 1e400 as Infinity. Infinity becomes the greatest double, and a lone surrogate
     becomes U+FFFD; neither change affects whether a value is valid.

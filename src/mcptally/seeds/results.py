@@ -71,7 +71,7 @@ def _check_error_phrases(result: ToolResult) -> Iterator[Violation]:
     if result.is_error is True:
         return
     for number, text in result.texts():
-        if not text.lstrip().startswith("{"):  # texts that are JSON objects are checked below
+        if not text.lstrip().startswith("{"):  # a text that is a JSON object is checked below
             yield from error_phrases.message_without_is_error(text, text_pointer(number))
     for path, value in result.objects():
         for name in ("error", "message"):
@@ -180,7 +180,7 @@ def check_results(
     is_result = (
         Scored.tool.col.is_not_null()
         & Scored.response.col.is_not_null()
-        & Scored.has_structured_content.col.is_not_null()  # null for the result of a JSON-RPC error
+        & Scored.has_structured_content.col.is_not_null()  # null if the reply is a JSON-RPC error
         & ~Scored.reply_truncated.col.fill_null(value=False)
     )
     # Responses may be large, so copy only the responses that are parsed.
@@ -230,7 +230,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _distinct(suspects: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per tool and distinct result, with its calls and the checks to run."""
+    """Return one row per tool and distinct result, with the calls and the checks to run."""
     flags = [
         condition.fill_null(value=False).alias(f"check_{number}")
         for number, (condition, _) in enumerate(CHECKS)

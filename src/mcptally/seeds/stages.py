@@ -31,7 +31,7 @@ def contract_tables(
     *,
     payloads: bool,
 ) -> dict[type[Table], pl.DataFrame]:
-    """Return the tables of a partition that the seed documents describe.
+    """Return the tables that the seed documents define for a partition.
 
     Args:
         ui_tables: the tables of UI test runs that `contract_findings` returns.

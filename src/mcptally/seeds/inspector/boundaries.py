@@ -28,7 +28,7 @@ _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 
 
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
-    """Return, for each of `rows`, whether a value in the arguments is at a boundary.
+    """Return, for each row, whether a value in the arguments is at a boundary.
 
     Arguments are parsed only if they may have a value at a boundary: if `_EMPTY` matches, if the
     tool declares a size limit, or if a number at a declared limit may occur.

@@ -139,7 +139,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None
 
 
 def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.Series:
-    """Return the indices of the rows in which a column is true or, with `is_not`, not true."""
+    """Return the indexes of the rows in which a column is true or, if `is_not`, is not true."""
     mask = rows.get_column(column.name).to_numpy()
     return indices(np.flatnonzero(~mask if is_not else mask))
 
@@ -148,7 +148,7 @@ def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.
 
 
 def _is_irregular() -> pl.Expr:
-    """Return an expression: whether the decoder's columns leave part of a reply undescribed."""
+    """Return an expression that is true if the decoder's columns do not describe all of a reply."""
     plain_error = _Replies.is_error.col.is_null() | _Replies.is_error.col.is_in(
         ["true", "false", "null"]
     )
@@ -159,7 +159,7 @@ def _is_irregular() -> pl.Expr:
         | (_Replies.content_kind.col == "other")
         | (array & ~_Replies.blocks_plain.col)
     )
-    # In the absence of a first text, the content's JSON text is examined.
+    # Without a first text, the content's JSON text is examined.
     no_text = _Replies.first_text.col.is_null() | (_Replies.first_text.col == "")
     # If it is not certain that the result is valid in both interpretations, each interpretation
     # validates it.
@@ -182,7 +182,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Replace first texts that the decoder may have cut (`is_cut`) by the whole texts."""
+    """Replace each first text that the decoder may have cut (`is_cut`) by the whole text."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered

@@ -38,14 +38,14 @@ CALL_FAILED: Final = "Call failed: "
 
 
 def business(context: ValidationContext) -> BusinessDecision:
-    """Decide, by the document, whether a response is a business-logic error."""
+    """Decide, as the document prescribes, whether a response is a business-logic error."""
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
 def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Decide, by the document, whether a JSON-RPC error is business logic.
+    """Decide, as the document prescribes, whether a JSON-RPC error is business logic.
 
-    A JSON-RPC error counts as structured, whatever its text is.
+    A JSON-RPC error counts as structured, whatever its text.
     """
     return decide(message, tool, arguments, code=code, structured=True)
 
@@ -63,14 +63,14 @@ def examined_text(response: Any) -> str:
 def decide(
     text: str, tool: str, arguments: Any, *, code: int | None = None, structured: bool = False
 ) -> BusinessDecision:
-    """Decide, by the document, whether an error with this text is business logic.
+    """Decide, as the document prescribes, whether an error with this text is business logic.
 
     Args:
         text: the error's text.
         tool: the tool's name.
         arguments: the call's arguments.
         code: a JSON-RPC error's code.
-        structured: whether the error is structured, regardless of its text.
+        structured: whether the error counts as structured, whatever its text.
     """
     low = text.lower()
     mcp = code in CODES or ROWS.holds("mcp_code", low)
@@ -213,7 +213,7 @@ def validate_output(schema: Any, value: Any) -> OutputSchemaValidation | None:
 
 
 def validate(context: ValidationContext) -> ValidationResult:
-    """Assess one response by the document."""
+    """Assess one response as the document prescribes."""
     found = metadata(context)
     content = javascript.member(context.response, "content")
     if javascript.truthy(javascript.member(context.response, "isError")):
@@ -253,7 +253,7 @@ def _error_result(
 
 
 def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
-    """Assess, by the document, a call that was answered with a JSON-RPC error."""
+    """Assess, as the document prescribes, a call that was answered with a JSON-RPC error."""
     decision = business_rpc(tool, arguments, code, message)
     if decision.is_business_error:
         return _error_result(decision, message, None)
@@ -267,7 +267,7 @@ def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> V
 
 
 def rpc_message(code: int | None, message: str) -> str:
-    """Return the message that the SDK's exception for a JSON-RPC error has."""
+    """Return the message of the exception that the SDK raises for a JSON-RPC error."""
     return f"MCP error {'undefined' if code is None else code}: {message}"
 
 
@@ -291,7 +291,7 @@ def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> 
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """Determine, by the document, the status of a tool with `planned` scenarios."""
+    """Determine a tool's status, as the document prescribes, from the results of its scenarios."""
     executed = sum(result.executed for result in results)
     passed = sum(result.executed and result.is_valid for result in results)
     return ScenarioStatus(

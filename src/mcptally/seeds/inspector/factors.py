@@ -76,7 +76,7 @@ class _Facts(Examined):
 
 
 def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns about business errors in both interpretations, one row per input row.
+    """Return the business-error decisions of both interpretations, one row per input row.
 
     Args:
         inputs: `Examined`.
@@ -98,14 +98,14 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
 
 
 def _share(points: pl.Series, total: float) -> pl.Series:
-    """Divide points by the total, with results of at most 1, rounded as in Python."""
+    """Divide points by the total and cap the quotient at 1; round as Python does."""
     # Divide with NumPy: polars multiplies by the inverse of a constant divisor, which would change
     # the last digit of 5/9 and 5/6.
     return series_from_numpy(np.minimum(1.0, points.to_numpy() / total))
 
 
 def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
-    """Return an expression: whether `low`, the text in lower case, matches a row of `parts`."""
+    """Return an expression that is true if `low`, the lower-case text, matches a row of `parts`."""
     tests: list[pl.Expr] = []
     for part in parts:
         # JavaScript compares after toLowerCase. A case-insensitive search would differ: U+017F

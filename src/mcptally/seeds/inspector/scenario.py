@@ -42,7 +42,7 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
         .filter(Validated.tool.col.is_not_null())
         .select("arguments")
         .drop_nulls()
-        .unique()  # avoid `Expr.unique`, which copies the texts
+        .unique()  # not `Expr.unique`, which copies the texts
         .with_columns(is_long=Validated.arguments.col.str.len_bytes() >= _LONG)
         .pipe(run_query)
     )
@@ -80,7 +80,7 @@ def assign_scenarios(
         calls: `server`, `tool`, `combination`, `definition`, `arguments`, `input_schema_state`, and
             the columns used by `entries`.
         definitions: `definition` and `input_schema` (JSON text).
-        counts: `argument_combinations` of the whole archive; may be summed over recordings.
+        counts: `argument_combinations` of the whole archive, possibly summed over recordings.
         entries: entries of a scenario file, in order.
     """
     inputs = calls[
@@ -152,10 +152,10 @@ def _names_of(text: str) -> Iterable[str]:
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
-    """Return the combinations that are rare among the calls to their tool, marked by `rare`.
+    """Return the combinations of argument names that few calls to the tool have, marked by `rare`.
 
     Args:
-        counts: `argument_combinations` of the whole archive; rows may be summed over recordings.
+        counts: `argument_combinations` of the whole archive, possibly summed over recordings.
     """
     keys = ["server", "tool", "combination"]
     total = counts.lazy().group_by(keys).agg(ArgumentCombinations.calls.col.sum())

@@ -18,7 +18,7 @@ ROWS = rule_rows("inspector")
 
 
 def scenario_status(results: Sequence[ScenarioResult], planned: int) -> ScenarioStatus:
-    """Determine, as the engine does, the status of a tool with `planned` scenarios."""
+    """Determine a tool's status, as the engine does, from the results of its scenarios."""
     run = [result for result in results if result.executed]
     passed = sum(result.is_valid for result in run)
     business_logic = sum(
@@ -94,7 +94,7 @@ def _confidence(
         confidence *= 0.7
     if results:
         total = 0.0
-        for result in results:  # avoid `sum`, which would round less than the program's additions
+        for result in results:  # not `sum`, which rounds less often than the program's additions
             total += result.confidence or 0
         confidence = confidence * 0.6 + total / len(results) * 0.4
     return javascript.rounded(confidence)

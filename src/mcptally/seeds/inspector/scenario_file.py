@@ -42,7 +42,7 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
     call_id: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the scenario, that there are conditions, and that tables can store the texts."""
+        """Check that the scenario and the texts are valid and that there is a condition."""
         if self.scenario not in SCENARIOS:
             hint = near(self.scenario, SCENARIOS)
             raise ValueError(f"scenario must be one of {', '.join(SCENARIOS)}{hint}")

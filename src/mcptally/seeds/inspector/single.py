@@ -45,7 +45,7 @@ def validate_response(context: Context, *, rules: Interpretation = "document") -
 
 @with_raised_recursion_limit
 def business_decision(context: Context, *, rules: Interpretation = "document") -> BusinessDecision:
-    """Decide whether an error is business logic; include the factors, confidence and threshold.
+    """Decide whether an error is business logic; also return factors, confidence and threshold.
 
     The response is treated as an error: neither interpretation checks `isError` in this decision.
 

@@ -296,7 +296,7 @@ def _base64(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violati
 
 
 def _magic(data: str, at: tuple[str | int, ...], kind: str) -> Iterator[Violation]:
-    """Yield a violation if the data is a file of a type other than the declared type."""
+    """Yield a violation if the data is a file whose type differs from the declared type."""
     head = binascii.a2b_base64(data[:64])
     declared = kind.partition(";")[0].strip().lower()
     standard = {"image/jpg": "image/jpeg", "audio/mp3": "audio/mpeg"}.get(declared, declared)

@@ -41,7 +41,7 @@ def count_messages(counts: Mapping[str, Any], items: int) -> Iterator[str]:
 
 
 def object_messages(value: Any) -> Iterator[str]:
-    """Yield a message for each count of a JSON object that disagrees with its only array.
+    """Yield a message for each count in a JSON object that contradicts its only array's length.
 
     Objects with no array, or with several, are not checked.
     """
@@ -52,7 +52,7 @@ def object_messages(value: Any) -> Iterator[str]:
 
 
 def _number(value: Any) -> int | None:
-    """Return a non-negative integer, which may be written as text, or None for anything else."""
+    """Return a value if it is a non-negative integer, possibly written as text; otherwise None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -20,7 +20,7 @@ MAX_LOW_CONFIDENCE: Final = 0.7
 
 
 def low_confidence_findings(results: pl.DataFrame) -> pl.DataFrame:
-    """Return a finding for each `fill_and_submit` call whose form has too low a confidence.
+    """Return a finding for each `fill_and_submit` call whose form was inferred too uncertainly.
 
     The confidence comes from the session's last preceding `infer_form` result for the same form or,
     failing that, for any form.

@@ -11,7 +11,7 @@ TOOLS: Final = tuple(SHAPES["document"]["data"])
 
 
 def issues(tool: str, data: Any, interpretation: str = "document") -> list[Issue]:
-    """Return the differences between a tool's `data` and its shape in an interpretation."""
+    """Return the differences between a tool's `data` and an interpretation's shape for it."""
     return list(differences(data, SHAPES[interpretation]["data"][tool]))
 
 

@@ -79,7 +79,7 @@ _WRAPPED: Final = rf'^\s*"|"(?:{"|".join(WRAPPERS)})"\s*:\s*(?:\{{|"\s*\{{)'
 def wrapped_findings(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Return a finding for each tool call whose arguments are wrapped."""
     calls = rule_findings.select_for_findings(calls, "arguments")
-    # Search only the beginning: further on, the same name belongs to an argument.
+    # Search only the beginning, because further on the same name belongs to an argument.
     wrapped = Scored.arguments.col.str.head(HEAD).str.contains(_WRAPPED)
     rows = (
         calls.lazy()

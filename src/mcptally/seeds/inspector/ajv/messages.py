@@ -145,7 +145,7 @@ def _position(part: Any, keyword: str, name: str) -> int:
 
 
 def resolved(schema: Any, ref: str) -> Any:
-    """Return the target of a reference within the schema; None for references elsewhere."""
+    """Return the target of a reference within the schema; None if it refers to another document."""
     if not ref.startswith("#"):
         return None
     part = schema
@@ -226,7 +226,7 @@ def _matches_many(error: jsonschema_rs.ValidationError) -> bool:
 
 
 def _required(error: jsonschema_rs.ValidationError, schema: Any) -> str:
-    """Return how AJV names a missing property: its name if declared, else a JavaScript accessor."""
+    """Return AJV's name for a missing property: its plain name if declared, else an accessor."""
     name = str(error.kind.as_dict()["property"])
     part = _part(schema, list(error.evaluation_path)[:-1])
     declared = part.get("properties") if isinstance(part, dict) else None

@@ -85,7 +85,7 @@ class Refused(Exception):  # noqa: N818 - an expected result of the original pro
 
 
 class Compiled:
-    """A schema that AJV compiles, as a validator that gives AJV's messages."""
+    """A schema that AJV accepts, with a validator that gives AJV's messages."""
 
     def __init__(self, schema: Any, limit: int | None = None) -> None:
         self._limit = limit
@@ -241,7 +241,7 @@ def _translate_patterns(part: dict[str, Any]) -> None:
 
 
 def _with_integers(value: Any) -> Any:
-    """Return a copy with 1.0 replaced by 1, because JavaScript does not distinguish them."""
+    """Return a copy in which 1 replaces 1.0, because JavaScript does not distinguish the two."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, list):
