@@ -14,7 +14,7 @@ def series_from_arrow(array: pa.Array) -> pl.Series:
 
 
 def series_from_numpy(values: npt.NDArray[Any], name: str = "") -> pl.Series:
-    """Return a polars series with a copy of an array of numbers or booleans."""
+    """Copy an array of numbers or booleans into a polars series."""
     return pl.Series(name, values.copy())  # polars would share the array's memory
 
 

@@ -14,7 +14,7 @@ About = Literal["file", "recording", "message", "call", "tool", "server"]
 
 
 class Findings(Table):
-    """One row per violation of a rule, or unusual fact."""
+    """One row per violation of a rule or unusual fact."""
 
     name = "findings"
     key = (

@@ -179,7 +179,7 @@ REASONS: Final[Mapping[str, Reason]] = MappingProxyType(
 
 
 def fault_of(reason: str, fault: str = "") -> str | None:
-    """Return who is at fault for a failure: `fault` if the rule sets it, else by the reason."""
+    """Return who is at fault for a failure: `fault` if given, else what the reason implies."""
     if fault:
         return None if fault == UNKNOWN else fault
     known = REASONS.get(reason)

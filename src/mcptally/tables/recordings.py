@@ -6,7 +6,7 @@ from mcptally.tables.outcomes import START_FAILURES
 
 
 class Recordings(Table):
-    """One row per recording, with counts and facts about its end."""
+    """One row per recording, with counts, and facts about how it ended."""
 
     name = "recordings"
     key = ("recording",)

@@ -261,7 +261,7 @@ class Definitions(StageTable):
 
 
 class ArgumentCombinations(StageTable):
-    """Number of calls per recording, tool and combination of argument names."""
+    """The number of calls per recording, tool and combination of argument names."""
 
     recording = Calls.recording
     server = Calls.server
@@ -290,7 +290,7 @@ class DryRuns(StageTable):
 
 
 class ErrorForms(StageTable):
-    """Number of a server's errors per recording and form."""
+    """The number of a server's errors per recording and form."""
 
     recording = Calls.recording
     server = Calls.server
@@ -299,7 +299,7 @@ class ErrorForms(StageTable):
 
 
 class CallsByMinute(StageTable):
-    """Number of calls and of failed calls per recording, tool and minute."""
+    """The numbers of calls and of failed calls per recording, tool and minute."""
 
     recording = Calls.recording
     server = Calls.server
@@ -326,7 +326,7 @@ class ResultForms(StageTable):
 
 
 class Needs(StageTable):
-    """The facts from other recordings that a recording's rows depend on, without duplicates."""
+    """The facts from other recordings on which a recording's rows depend, without duplicates."""
 
     recording = Calls.recording
     server = Calls.server
@@ -341,7 +341,7 @@ class Needs(StageTable):
 
 
 class RecordingPlaces(StageTable):
-    """The store and part with a recording's rows; one row per file of the recording."""
+    """Where a recording's rows are stored: store and part, one row per file of the recording."""
 
     store = Column(_I, "Number of the store.")
     part = Column(_S, "Name of the part.")
@@ -351,7 +351,7 @@ class RecordingPlaces(StageTable):
 
 
 class FilePlaces(StageTable):
-    """The store and part with a file's findings that belong to no recording."""
+    """Where the findings about a file that concern no recording are stored: store and part."""
 
     store = RecordingPlaces.store
     part = RecordingPlaces.part
@@ -366,7 +366,7 @@ class ExcludedRecordings(StageTable):
 
 
 class ExcludedFiles(StageTable):
-    """Files whose findings are not reused; their findings about a recording may be."""
+    """Files whose own findings are not reused; findings about their recordings may be reused."""
 
     store = RecordingPlaces.store
     file = FilePlaces.file

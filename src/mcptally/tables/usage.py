@@ -6,7 +6,7 @@ from mcptally.tables.outcomes import Verdict
 
 
 def _count(condition: str, meaning: str) -> Aggregate:
-    """Declare a column with the number of calls for which an SQL condition is true."""
+    """Declare a column that counts the calls for which an SQL condition is true."""
     return Aggregate("count", condition, UINT32, meaning)
 
 

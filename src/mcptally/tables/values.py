@@ -91,7 +91,7 @@ def cell(name: str, value: object) -> str:
         return value.strftime("%Y-%m-%d %H:%M:%S")
     if isinstance(value, list):
         return _cut(", ".join(cell("", v) for v in value[:CELL]))
-    if type(value) is tuple:  # the value is an entry of a map
+    if type(value) is tuple:  # an entry of a map
         return _cut(": ".join(cell("", v) for v in value))
     if isinstance(value, dict):
         return _cut(json.dumps(plain(value), ensure_ascii=False))
@@ -99,17 +99,17 @@ def cell(name: str, value: object) -> str:
 
 
 def whole_certainty(percent: float) -> int:
-    """Round a certainty down to whole percent, and to at most 99: no verdict is certain."""
+    """Round a certainty down to a whole percentage, at most 99, because no verdict is certain."""
     return min(int(percent), 99)
 
 
 def certain(certainty: float | None) -> str:
-    """Return the probability that a claim is correct, in parentheses."""
+    """Format the probability that a claim is correct, in parentheses."""
     return "" if certainty is None else f" ({whole_certainty(certainty)}% sure)"
 
 
 def claim(row: Mapping[str, Any]) -> str:
-    """Return the fault that a row of problems or of their calls claims, with the certainty."""
+    """Return the fault that a row about a problem or its calls claims, and its certainty."""
     sure = certain(row["certainty"])
     if row["fault"] is None:
         return f"{UNKNOWN}, perhaps {row['suspected']}{sure}" if row["suspected"] else UNKNOWN
@@ -134,7 +134,7 @@ NEVER_WORKED: Final = "never worked"
 
 
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
-    """Format a column of a row like `cell`, but use words where a number would mislead.
+    """Format a value in a row as `cell` does, but use words where a number would mislead.
 
     In a row of scores, a null confidence is `NO_EVIDENCE`, and a success rate without a success is
     `NEVER_WORKED`. In a row of problems, the suspected fault replaces an unknown fault, and the
