@@ -1,4 +1,4 @@
-"""Collects the facts about tool arguments that the rules about smells test.
+"""Collects the facts about tool arguments that the rules about definition smells test.
 
 An argument is a top-level property of an input schema. Text next to an argument's name in the
 tool's description counts as documentation of the argument.
@@ -155,7 +155,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a property's schema, and the schemas that it refers to or combines, one level deep.
+    """Yield a property's schema and, one level deep, the schemas that it refers to or combines.
 
     Args:
         member: the property's schema.
@@ -179,7 +179,7 @@ def _alternatives(member: Any, root: Mapping[str, Any]) -> Iterator[dict[str, An
 
 
 def list_of(value: Any) -> list[Any]:
-    """Return the value if it is a list, else an empty list."""
+    """Return the value if it is a list; otherwise an empty list."""
     return value if isinstance(value, list) else []
 
 
@@ -194,7 +194,7 @@ def escaped(name: str) -> str:
 
 
 def repeats_name(text: str, name: str) -> bool:
-    """Return whether a text consists only of words of the name, possibly inflected (`lists`)."""
+    """Return whether a text consists only of words from a name, possibly inflected (`lists`)."""
     known = [word[:4] for word in words_of(name)]
     return all(
         word in FILLING_WORDS or any(word.startswith(begin) for begin in known)

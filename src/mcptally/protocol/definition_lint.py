@@ -196,7 +196,7 @@ def _schema_defects(text: str) -> Iterator[_Defect]:
 
 
 def _parameter_defects(text: str) -> Iterator[_Defect]:
-    """Yield the defects in an input schema's declaration of the tool's parameters."""
+    """Yield the defects in how an input schema declares the tool's parameters."""
     schema: Any = msgspec.json.decode(text)
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if not isinstance(properties, dict):
@@ -320,7 +320,7 @@ def _check_listings(listed: pl.DataFrame, texts: dict[str, str]) -> Iterator[pl.
 
 
 def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Find tools with `readOnlyHint` whose results report a change."""
+    """Find tools with `readOnlyHint` whose results report that something was changed."""
     hints = Definitions.annotations.col.fill_null("")
     readers = definitions.lazy().filter(hints.str.contains('"readOnlyHint":true', literal=True))
     begin = Definitions.text.col.str.head(300)

@@ -115,7 +115,7 @@ def _check_descriptions(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 def _contained(tools: Iterable[tuple[str, str, str | None]]) -> Iterator[tuple[str, str]]:
-    """Find tools whose description has only words that another tool's description has, too.
+    """Find tools whose description contains only words from another tool's description.
 
     Args:
         tools: name, definition and description of each tool of one server.
@@ -231,7 +231,7 @@ def _check_examples(places: pl.DataFrame, definitions: pl.DataFrame) -> Iterator
 def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield each invalid example or default of an argument in an input schema.
 
-    Each is a tuple: name of the argument, keyword, JSON Pointer, message and value.
+    Each is a tuple of the argument's name, the keyword, a JSON Pointer, a message and the value.
     """
     schema = parsed_schema(text)
     if schema is None:
@@ -288,7 +288,7 @@ def check_required_in_practice(calls: pl.DataFrame, definitions: pl.DataFrame) -
         return concat_findings([])
     # Match each distinct text only once.
     texts = refused.lazy().select(Scored.error_text.col.unique())
-    # Leave out the surrounding text from the pattern: compiling it for 160 characters takes as long
+    # Leave the surrounding text out of the pattern: compiling it for 160 characters takes as long
     # as the search.
     texts = texts.filter(Scored.error_text.col.str.contains(missing.replace(_AROUND, "")))
     refused = (

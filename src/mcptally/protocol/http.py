@@ -1,4 +1,4 @@
-"""Checks the transport of messages: lines and bodies that are not JSON, and HTTP headers."""
+"""Checks how messages are transported: lines and bodies that are not JSON, and HTTP headers."""
 
 import base64
 from collections.abc import Iterator
@@ -153,5 +153,5 @@ def _decoded(value: str) -> str:
         return base64.b64decode(
             value.removeprefix("=?base64?").removesuffix("?="), validate=True
         ).decode()
-    except ValueError:  # neither base64 nor UTF-8
+    except ValueError:  # the value is not base64, or its bytes are not UTF-8
         return value

@@ -1,7 +1,7 @@
 """Finds credentials in the results of calls.
 
-A scan for a few dozen literal prefixes excludes nearly all texts. The remaining texts are matched
-with `redaction/secret_patterns.py`. A finding never contains the credential itself.
+A scan for a few dozen literal prefixes rules out nearly all texts. The remaining texts are matched
+against `redaction/secret_patterns.py`. A finding never contains the credential itself.
 """
 
 import functools

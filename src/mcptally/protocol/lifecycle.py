@@ -148,7 +148,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
         .join(replies.select(reply_row="row", s2c="capabilities"), on="reply_row", how="left")
         .pipe(run_query)
     )
-    # A client's request needs a capability of the server, and vice versa.
+    # A client's request requires a capability of the server, and vice versa.
     receivers = declared[["session"]].hstack(
         [
             _member_names(declared.get_column(side)).alias(receiver)
@@ -252,7 +252,7 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:
-    """Find messages after the pipe was closed, or after DELETE ended an HTTP session."""
+    """Find messages sent after the pipe was closed, or after DELETE ended an HTTP session."""
     closed = traffic.events.closes.lazy().group_by("recording").agg(closed=Closes.seq.col.max())
     late = (
         traffic.messages.lazy()

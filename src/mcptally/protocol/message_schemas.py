@@ -155,7 +155,7 @@ def check_shape(kind: str, method: str, revision: str, text: str) -> ShapeResult
 
 
 def _reachable(name: str, era: str) -> dict[str, Any]:
-    """Return an era's definition `name`, and all definitions to which it refers, by name."""
+    """Map the names of an era's definition `name`, and of all that it refers to, to definitions."""
     to_visit = [name]
     reachable: dict[str, Any] = {}
     while to_visit:
@@ -182,7 +182,7 @@ def _without_later(schema: Any, later: set[str], lists: set[str], *, nulls: bool
     Args:
         schema: the schema of the era.
         later: types of content blocks that the revision lacks.
-        lists: members that are one block in the revision, and a list of blocks in later revisions.
+        lists: members that are a single block in the revision but a list of blocks in later ones.
         nulls: whether optional members may be null.
     """
 
@@ -418,7 +418,7 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
 
 
 def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:
-    """Append the columns of `Shapes` with the results to the columns `keys`."""
+    """Combine the columns `keys` with the results, as the columns of `Shapes`."""
     return pl.DataFrame(keys).hstack(pl.DataFrame(results, schema=Shapes.schema(), orient="row"))
 
 

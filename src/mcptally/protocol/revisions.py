@@ -26,7 +26,7 @@ SENDERS: Final = {
 
 
 class Span(NamedTuple):
-    """A method, block type or member, with the first and the last revision that have it."""
+    """A method, block type or member, with the first and the last revision that has it."""
 
     name: str
     since: str = REVISIONS[0]
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 @functools.cache
 def table() -> dict[str, tuple[Span, ...]]:
-    """Read the lists of `revisions.toml`, by name."""
+    """Read the lists in `revisions.toml`, keyed by name."""
     lists = read_toml("protocol/revisions.toml")
     return {
         name: tuple(Span(**row) for row in rows)

@@ -106,7 +106,7 @@ class TrafficCalls(StageTable):
 
 
 class RepeatedCalls(TrafficCalls):
-    """One row per request that repeats a value from an earlier request, with facts about both."""
+    """One row per request that repeats a value of an earlier request, with facts about both."""
 
     before = Column(pl.UInt32, "`pos` of the last earlier request with the same value.")
     answered = Column(pl.UInt32, "`pos` of its reply; null without one.")
