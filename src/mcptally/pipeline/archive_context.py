@@ -53,7 +53,7 @@ COMPACT_FROM: Final = 10_000
 
 
 class StoredSummaries(msgspec.Struct, frozen=True):
-    """The stored summaries of some partitions, restricted to selected rows."""
+    """Selected rows from the stored summaries of some partitions."""
 
     folder: Path
     """The folder that contains a subfolder for each kind of rows."""
@@ -94,7 +94,7 @@ class ArchiveContext:
     """The facts about servers and tools in the whole archive."""
 
     def __init__(self, summaries: Iterable[StoredSummaries], spool: Path) -> None:
-        """Read the summaries; write facts that do not fit into memory to files in `spool`."""
+        """Read the summaries; write the facts that do not fit into memory to files in `spool`."""
         self.summaries = list(summaries)
         self.sums = {
             name: _CompactRows(functools.partial(_summed, counts))
@@ -142,7 +142,7 @@ class ArchiveContext:
         )
 
     def summary(self) -> PartitionSummary:
-        """Return the facts from which the `tools` table and findings about servers are made."""
+        """Return the facts from which the `tools` table and the findings about servers are made."""
         none = pl.DataFrame()
         return PartitionSummary(
             self.listed.rows,
@@ -155,7 +155,7 @@ class ArchiveContext:
         )
 
     def excerpt(self, needs: pl.DataFrame, own: pl.Series) -> PartitionSummary:
-        """Return only the facts on which the calls described by `needs` depend.
+        """Return only those facts on which the calls described by `needs` depend.
 
         Args:
             needs: `Needs` rows.
@@ -249,7 +249,7 @@ def _summed(counts: Sequence[str], rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _by_tool(minutes: pl.DataFrame) -> pl.DataFrame:
-    """Return the number of calls and of failed calls to each tool."""
+    """Return the numbers of calls and of failed calls to each tool."""
     return minutes.group_by("server", "tool").agg(pl.col("calls", "failed").sum())
 
 

@@ -48,7 +48,7 @@ class _Reused(NamedTuple):
 
     recordings: list[str]
     files: list[str]
-    """Files whose own findings (about no recording) are reused."""
+    """Files whose own findings, which concern no recording, are reused."""
     whole: bool
     """Whether all rows of the part are reused."""
 

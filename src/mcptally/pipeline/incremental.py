@@ -53,17 +53,20 @@ class EarlierStores(msgspec.Struct, frozen=True):
     """Maps the names of the files in the stores' archives to their state when they were scored."""
     parts: Sequence[Part]
     places: "Places"
-    """For each recording, the part with its rows, and the files with its events
+    """For each recording, the part that contains its rows, and the files that contain its events
     (`RecordingPlaces`)."""
     file_places: pl.DataFrame
-    """For each file, the part with its own findings, which are about no recording (`FilePlaces`).
+    """For each file, the part that contains the findings about the file itself (`FilePlaces`).
     """
     as_scored: frozenset[str]
     """Recordings that should be scored again but cannot be, because a file is unavailable."""
     conflicting: frozenset[str] = frozenset()
     """Recordings whose files differ between the stores, and are partly unavailable."""
     rescored: frozenset[str] = frozenset()
-    """Files whose rows are not reused: of the files that share a recording, either all or none."""
+    """Files whose rows are not reused.
+
+    Files that share a recording are either all included or all left out.
+    """
     unavailable: frozenset[str] = frozenset()
     """Files that are gone or changed, and so cannot be scored again; their rows are kept."""
     excluded_recordings: pl.DataFrame = msgspec.field(default_factory=ExcludedRecordings.empty)
@@ -97,7 +100,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def file(self, part: Part, table: str) -> Path:
-        """Return the path of a part's file in the folder of a table."""
+        """Return the path of the file that contains a part's rows of a table."""
         return self.folders[part.store] / table / f"{part.name}.parquet"
 
     # --- which rows are reused ---
@@ -181,7 +184,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return set(_files(self.reused(self.places.all()), names))
 
     def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return those of `files`, and of the unavailable files, whose rows are kept."""
+        """Return the files among `files` and the unavailable files whose rows are kept."""
         return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
@@ -191,11 +194,11 @@ class EarlierStores(msgspec.Struct, frozen=True):
         )
 
     def is_rescored(self) -> pl.Expr:
-        """Return an expression: whether the rows of `file` are not reused."""
+        """Return an expression that is true if the rows of `file` are not reused."""
         return RecordingPlaces.file.col.is_in(list(self.rescored))
 
     def changed_servers(self) -> set[str | None]:
-        """Return the servers about which no earlier store has the facts of the new store.
+        """Return the servers about which the new store will have facts that no earlier store has.
 
         These are the servers of recordings that are not reused, and servers that occur in several
         stores.
@@ -236,7 +239,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         return self.reused(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
-        """Return the store's findings about definitions, except those of the servers `changed`.
+        """Return the store's findings about definitions, except for the servers in `changed`.
 
         Returns None if there are several stores, because each store only has findings about its own
         listings.
@@ -279,9 +282,9 @@ class EarlierStores(msgspec.Struct, frozen=True):
 
 
 def open_earlier(folder: Path, made: Provenance) -> EarlierStores | str | None:
-    """Open the store in a folder, if its rows can be reused.
+    """Open the store in a folder if its rows can be reused.
 
-    Returns why they cannot be reused otherwise, or None if there is no store.
+    Otherwise, returns the reason why they cannot be reused, or None if there is no store.
     """
     if not (folder / MANIFEST).exists():
         return None

@@ -63,7 +63,7 @@ def _stale(
 
 
 def _coarse_evidence(needs: pl.DataFrame, summary: PartitionSummary) -> pl.DataFrame:
-    """Return the evidence from other calls for each need, as precisely as rules use it."""
+    """Return each need's evidence from other calls, with the precision that rules use."""
     calls = needs.select("server", "tool", ts_ns=Needs.minute.col * evidence.MINUTE_NS)
     return evidence.add_evidence(calls, summary.minutes, summary.forms).select(
         "tool_record",

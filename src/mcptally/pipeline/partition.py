@@ -144,7 +144,7 @@ def gather_slices(
 def _gather_next(
     slices: Iterator[Events], files: Sequence[Path], names: Sequence[str], selection: Selection
 ) -> GatheredPartition | None:
-    """Gather the next slice; return None after the last slice."""
+    """Gather the next slice; return None if there is none left."""
     # Don't pass the events as an argument, because the caller would keep them in memory until the
     # end.
     events = next(slices, None)

@@ -110,7 +110,7 @@ def bytes_in_slice(limit: int) -> int:
 
 
 def jobs_for_memory(memory: int, cores: int) -> int:
-    """Return for how many processes `memory` bytes suffice, at most one process per core."""
+    """Return the number of processes for which `memory` bytes suffice, at most one per core."""
     return max(
         1, min(cores, memory // (PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * WORTHWHILE))
     )
@@ -194,7 +194,7 @@ def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
     Args:
         files: the files of a group; only a single file is divided.
         size: the group's size in bytes.
-        target: the wanted size of a part in bytes.
+        target: the desired size of a part in bytes.
     """
     path = files[0]
     if (

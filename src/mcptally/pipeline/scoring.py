@@ -56,12 +56,12 @@ def judge_calls(
     combinations: pl.DataFrame,
     judging: ScoringRules,
 ) -> pl.DataFrame:
-    """Judge calls: add scenario, final outcome, and a verdict by rule or reviewer (`Judged`).
+    """Judge calls: add the scenario, the final outcome, and the rules' or a reviewer's verdict.
 
     Args:
         calls: `Evidenced`.
         definitions: `Definitions` of the tools.
-        combinations: `ArgumentCombinations` of the whole archive; may be summed over recordings.
+        combinations: `ArgumentCombinations` of the whole archive, possibly summed over recordings.
         judging: the rules in force.
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))

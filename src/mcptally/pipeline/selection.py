@@ -96,7 +96,7 @@ class Selection(msgspec.Struct, frozen=True):
         return ", ".join(parts)
 
     def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
-        """Return the files that may contain selected calls, and the server labels in the others.
+        """Return the files that may contain selected calls, and the server labels in other files.
 
         A file that cannot be read is returned too, so that scoring reports it.
         """

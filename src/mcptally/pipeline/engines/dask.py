@@ -54,7 +54,7 @@ def connected(
     jobs: int,
     upload_url: str | None = None,
 ) -> Iterator["DaskEngine"]:
-    """Yield the engine of a Dask cluster.
+    """Yield an engine for a Dask cluster.
 
     Args:
         scheduler: address of the cluster, or the path of a scheduler file (`*.json`); if None, the
@@ -83,7 +83,7 @@ def _client(address: str) -> "distributed.Client":
             known = json.loads(Path(address).read_bytes())  # Dask itself would wait for the file
             return distributed.Client(known["address"], set_as_default=False)
         return distributed.Client(address, set_as_default=False)
-    except (OSError, ValueError, LookupError, TypeError) as error:  # not a scheduler file
+    except (OSError, ValueError, LookupError, TypeError) as error:  # this is not a scheduler file
         raise McptallyError(
             f"no Dask scheduler answers at {address}: {error}; start one with: dask scheduler"
         ) from error

@@ -48,7 +48,7 @@ partition per process."""
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must be equal on all workers, because they affect the tables."""
+    """Return the versions that must be the same on all workers, because they affect the tables."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"mcptally": mcptally.__version__, "polars": pl.__version__, "python": python}
 
@@ -98,7 +98,7 @@ def gather(run: DaskRun, partition: Partition) -> SavedPartition:
 
 
 def share_settings(settings: FinishSettings) -> FinishSettings:
-    """Return the settings: as a task's result, Dask sends them to each worker only once."""
+    """Return the settings. As the result of a task, Dask sends them to each worker only once."""
     return settings
 
 
@@ -196,7 +196,7 @@ def clear(run: DaskRun, dask_worker: Any = None) -> None:
 
 def dask_setup(_worker: object) -> None:
     """Ignore Ctrl-C in a worker; Dask calls this when a worker of mcptally's own cluster starts."""
-    # The process that started the run ends this process.
+    # the process that started the run ends this process
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

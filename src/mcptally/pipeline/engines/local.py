@@ -146,7 +146,7 @@ class LocalPool:
             yield from self._answers(wait=here is None)
 
     def _answers(self, *, wait: bool) -> Iterator[tuple[int, Task, Any]]:
-        """Yield process, task and result of the answers that have arrived.
+        """Yield the process, the task and the result of each answer that has arrived.
 
         Args:
             wait: whether to wait until there is at least one answer.
@@ -339,7 +339,7 @@ def _answer(
     """Run a task; return its result, or the error that the parent process is to raise."""
     try:
         return method(*arguments), None
-    except (McptallyError, OSError) as error:  # an error such as a full disk
+    except (McptallyError, OSError) as error:  # for example because the disk is full
         return None, error
     except Exception:  # noqa: BLE001  (the parent reports it)
         return None, RuntimeError(f"in another process:\n{traceback.format_exc()}")

@@ -58,12 +58,12 @@ class SavedSlices(msgspec.Struct, frozen=True):
 
 
 class GatherReport(msgspec.Struct, frozen=True):
-    """The facts about a gathered partition that the run needs at once."""
+    """The facts about a gathered partition that the run needs immediately."""
 
     recordings: pl.Series
     """Ids of the partition's recordings, each once."""
     sources: list[SourceFile]
-    """The records of the partition's files, in the state in which they were read."""
+    """The records of the partition's files, as they were when they were read."""
     servers: list[str | None]
     """Labels of the partition's servers, each once."""
     left_out: int
@@ -236,7 +236,7 @@ def finish_and_write(
 
 
 class PartitionWorker:
-    """Gathers and finishes partitions in this process, and keeps them in between.
+    """Gathers and finishes partitions in this process, and keeps them between the two steps.
 
     The latest partition stays unpacked. Earlier partitions stay in memory in packed form, up to
     `memory` bytes of transcript; further partitions are written to the work folder.
@@ -280,7 +280,7 @@ class PartitionWorker:
             shutil.rmtree(self._folder(number))
 
     def configure(self, settings: FinishSettings) -> None:
-        """Set the settings with which `finish` works from now on."""
+        """Store the settings that `finish` uses from now on."""
         self.settings = settings
 
     def finish(self, number: int, context: PartitionSummary) -> Written:
