@@ -101,7 +101,7 @@ def judge_evidence(
     ruleset: Sequence[VerdictRule] | None = None,
     opinions: _Opinions | None = None,
 ) -> pl.DataFrame:
-    """Judge calls by the rules that matched them; return the verdicts that `judge` would give.
+    """Judge calls by the rules that matched them; return the same verdicts as `judge` would.
 
     Args:
         evidence: lists of rule ids, as returned by `judge`. Rules that are not in `ruleset` are
@@ -232,7 +232,8 @@ def _verdicts(
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]
-    # The table of rules ends with one row per verdict, for verdicts that no matching rule has.
+    # The table of rules ends with one row per verdict, for calls whose verdict no matching rule
+    # has.
     rule += np.where(rule == len(chosen), best, 0)
     decides = np.array([*(each.decides for each in chosen), False])[kinds.first]
     rule[decides] = kinds.first[decides]

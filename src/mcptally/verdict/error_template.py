@@ -127,7 +127,7 @@ def templates(texts: pl.Series) -> pl.Series:
 
 
 def _until_stable(texts: pl.Series, step: Callable[[pl.Series], pl.Series]) -> pl.Series:
-    """Repeat a step on each text until it changes nothing, at most `_MAX_PASSES` times."""
+    """Repeat a step on each text until it changes nothing more, at most `_MAX_PASSES` times."""
     rows = np.arange(len(texts))
     done: list[tuple[npt.NDArray[np.int64], pl.Series]] = []
     for _ in range(_MAX_PASSES):
@@ -211,7 +211,7 @@ def _message() -> pl.Expr:
 
 
 def _joined(head: str, message: str) -> pl.Expr:
-    """Return an expression: a column's last line, a colon and a message; null without a message."""
+    """Return an expression that joins a column's last line and a message by a colon, or is null."""
     before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
     both = pl.concat_str(before, pl.lit(": "), message)
     return pl.when(before != "").then(both).otherwise(message)

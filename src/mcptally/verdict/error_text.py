@@ -16,7 +16,7 @@ line names the cause."""
 # `(?-i:…)` saves 0.3 ms per class of word characters; case makes no difference to such a class.
 _QUOTED_NAME: Final = r"""['"`“‘]?(?-i:[\w.\-/:])+['"`”’]?"""
 _DECORATION: Final = r"[\s#*>=\-–—•·|\[\]❌⚠️🚫🔴✗✘×⛔❗🔒🔧🌐🔍💥🛑‼😞\u{fe0f}]+"
-# Prefixes that SDKs put before a tool's message.
+# Prefixes that SDKs put in front of a tool's message.
 _CODE_PREFIX: Final = r"MCP error\s*-?\d+\s*[:\-]\s*"
 _WHILE_CALLING: Final = (
     r"(?:error|exception|failure)\s+(?:while\s+)?"
@@ -101,7 +101,7 @@ message."""
 
 
 def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
-    """Cut each text to its first `head` and last `tail` characters, if it is longer."""
+    """Cut each text that is longer than that to its first `head` and last `tail` characters."""
     return (
         pl.when(text.str.len_chars() > head + tail)
         .then(pl.concat_str(text.str.head(head), pl.lit("\n…\n"), text.str.tail(tail)))
@@ -110,7 +110,7 @@ def cut(text: pl.Expr, head: int, tail: int) -> pl.Expr:
 
 
 def strip_wrappers(text: pl.Expr) -> pl.Expr:
-    """Cut each text to `HEAD` and `TAIL`, and remove wrappers.
+    """Cut each text to its first `HEAD` and last `TAIL` characters, and remove wrappers.
 
     Wrappers are prefixes that only report that something failed. The paths and queries of URLs are
     dropped too, because they contain the caller's words.
@@ -146,7 +146,7 @@ def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
 
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
-    """Return an expression: whether a text reports a failure without its cause."""
+    """Return an expression that is true if a text reports a failure without its cause."""
     return text.str.contains(_UNINFORMATIVE)
 
 

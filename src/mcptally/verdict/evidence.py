@@ -52,7 +52,7 @@ _MINUTE_KEYS: Final = ("recording", "server", "minute", "tool")
 
 
 class _ToolCounts(StageTable):
-    """Numbers of calls to a tool, and to all tools of its server."""
+    """The numbers of calls to a tool and to all tools of its server."""
 
     own_calls = Column(pl.Int64, "Calls to the tool at that time.")
     own_failed = Column(pl.Int64, "Of those, failed.")
@@ -99,7 +99,7 @@ def _signal_number(text: str) -> int | None:
 
 
 def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
-    """Count calls and failed calls for each recording, server, minute and tool."""
+    """Count the calls and the failed calls for each recording, server, minute and tool."""
     return (
         calls.lazy()
         .filter((GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null())
@@ -166,7 +166,7 @@ def add_evidence(calls: pl.DataFrame, at: pl.DataFrame, usual: pl.DataFrame) -> 
         calls: the calls of a partition.
         at: `CallsByMinute` of the whole archive, filtered by `keep_working_tools`, possibly summed
             over recordings; rows far from any call may be missing.
-        usual: `ResultForms` of the whole archive; may be summed over recordings.
+        usual: `ResultForms` of the whole archive, possibly summed over recordings.
     """
     keys = ["server", "minute"]
     counts = [CallsByMinute.calls.col.sum(), CallsByMinute.failed.col.sum()]

@@ -239,7 +239,7 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     trace = pl.lit(None, pl.String)
     # Compiling a pattern takes longer than matching it, so leave out what no text needs.
     if messages.count():
-        # If there is no message, other members of the JSON object may name the cause.
+        # Without a message, other members of the JSON object may name the cause.
         message = pl.when(~error_text.is_uninformative(message)).then(message)
     if distinct.get_column(_Facts.stderr_error.name).count():
         trace = error_text.stack_trace(reply, exception)
@@ -301,7 +301,7 @@ def masked_texts(calls: pl.DataFrame) -> pl.Series:
 
 
 def _recording_end() -> pl.Expr:
-    """Return an expression: how the recording of an unanswered call ended (`VerdictRule.end`)."""
+    """Return an expression for how an unanswered call's recording ended (`VerdictRule.end`)."""
     return (
         pl.when(Inputs.signal.col.is_in([6, 8, 11]) | (Inputs.exit_code.col.is_in([-6, -8, -11])))
         .then(pl.lit("crashed"))
@@ -318,7 +318,7 @@ def _recording_end() -> pl.Expr:
 
 
 def _took_a_time_limit() -> pl.Expr:
-    """Return an expression: whether a call took slightly longer than one of `TIME_LIMITS`."""
+    """Return an expression that is true if a call took slightly longer than a common time limit."""
     seconds = Inputs.latency_ms.col / 1000
     return pl.any_horizontal(
         (seconds - limit).is_between(0, max(0.3, 0.02 * limit)) for limit in TIME_LIMITS
@@ -496,7 +496,7 @@ def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Nu
 def matching_kinds(
     facts: Facts, chosen: tuple[VerdictRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield each rule that matches any kind of call: its index, and a mask of these kinds."""
+    """Yield the index of each rule that matches calls, and a mask of the kinds that it matches."""
     columns = _call_pattern_columns(chosen)
     text_of_kind = facts.kinds.get_column(_Facts.text.name).to_numpy()
     tried = {

@@ -91,7 +91,7 @@ class Inputs(StageTable):
 
 
 class _Results(Inputs):
-    """The inputs, and how many of the tool's results in the archive have a text, and are JSON."""
+    """The inputs, and how many of the tool's results in the archive have a text and are JSON."""
 
     results_seen = Judged.results_seen
     results_json = Judged.results_json
@@ -253,7 +253,7 @@ def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.Laz
 
 
 def usually_json(seen: pl.Expr, json: pl.Expr) -> pl.Expr:
-    """Return an expression: whether most results of a tool are JSON, so that prose is unusual."""
+    """Return an expression that is true if most results of a tool are JSON and prose is unusual."""
     return (seen.fill_null(0) >= MIN_RESULTS) & (json >= USUAL_SHARE * seen.fill_null(0))
 
 
@@ -358,7 +358,7 @@ class _ViewMatches:
 def _matching_blocks(
     blocks: pl.DataFrame, chosen: tuple[HiddenRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
-    """Yield each rule that matches any block: its index, and a mask of these blocks.
+    """Yield the index of each rule that matches blocks, and a mask of the blocks.
 
     Rules with `echo` are left out, because `_apply_echo_rule` applies them.
     """

@@ -101,7 +101,7 @@ def alternation(patterns: Sequence[str], *, start: bool = False) -> str:
 
 
 def found_parts(texts: pl.Series, patterns: Sequence[str], *, start: bool = False) -> pl.Series:
-    """Return the part of each text that matches one of the patterns; null if none matches."""
+    """Return the part of each text that one of the patterns matches; null if none does."""
     regex = f"(?P<found>{alternation(patterns, start=start)})"
     if all(map(uses_re2, patterns)):
         column = texts.to_arrow(compat_level=pl.CompatLevel.oldest())

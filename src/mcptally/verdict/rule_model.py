@@ -174,7 +174,7 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
 
     @property
     def tests_more_than_text(self) -> bool:
-        """Whether the rule's condition tests more than the text and the outcome."""
+        """Whether the rule's condition tests anything besides the text and the outcome."""
         return any(getattr(self, name) for name in _BESIDE_TEXT)
 
     def __post_init__(self) -> None:
@@ -262,7 +262,7 @@ class _Words(msgspec.Struct, frozen=True):
 
 @functools.cache
 def words_of_languages() -> Mapping[str, _Words]:
-    """Load the classes of words in verdict/languages.toml, by name."""
+    """Load the word classes in verdict/languages.toml, keyed by name."""
     classes: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
     for language in read_toml("verdict/languages.toml").values():
         keywords = language.pop("keywords", {})
@@ -374,7 +374,7 @@ def parse_changes(text: str, where: str) -> tuple[list[dict[str, Any]], list[dic
 
 
 def status_in(statuses: Sequence[str]) -> pl.Expr:
-    """Return an expression: whether `status` is one of `statuses`, which may contain ranges."""
+    """Return an expression that is true if `status` is in `statuses`, which may contain ranges."""
     ranges = [each.partition("-") for each in statuses]
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges

@@ -50,7 +50,7 @@ Opinions: TypeAlias = npt.NDArray[np.float64]
 
 
 class Terms(StageTable):
-    """One row per pair of a text and a term in it."""
+    """One row per pair of a text and one of its terms."""
 
     row = Column(pl.UInt32, "Number of the text.")
     term = Column(pl.String, "Up to three parts of words in a row, in lower case.")
@@ -179,7 +179,7 @@ def words(
 
 
 def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
-    """Return the known terms of each text, weighted; a text's idf values are scaled to length 1."""
+    """Return each text's known terms and their weights: idf values, scaled to length 1 per text."""
     idf = Terms.idf.col.fill_null(model.unknown_idf)
     length = (idf**2).sum().over(Terms.row.name).sqrt()
     return (

@@ -15,7 +15,7 @@ _SQL: Final = "sql|cypher|mongo|redis|sqlite|postgres|duckdb|bigquery|influx|pro
 
 
 class _Kind(msgspec.Struct, frozen=True):
-    """A kind of tool, and patterns by which such tools are recognised."""
+    """A kind of tool, and the patterns by which such tools are recognised."""
 
     kind: str
     name: str = ""
@@ -28,7 +28,7 @@ class _Kind(msgspec.Struct, frozen=True):
     required."""
 
     def fits(self, name: pl.Expr, arguments: pl.Expr, description: pl.Expr | None) -> pl.Expr:
-        """Return an expression: whether a tool is of this kind."""
+        """Return an expression that is true if a tool is of this kind."""
         words = rf"(?:^|[_\-./ ])(?:{self.name})(?:$|[_\-./ ])"
         of_name = f"(?i){words}|{self.within}" if self.within else f"(?i){words}"
         found = name.str.contains(of_name).fill_null(value=False)

@@ -109,10 +109,11 @@ class _Quoting(StageTable):
 
 
 def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return a mask of calls that failed because a program that their schema offers is missing.
+    """Return a mask of calls that failed because a program is missing that the schema offers.
 
-    Either the schema offers the program by name, or the caller chose an interpreter that the schema
-    offers and the caller's program does not use the missing program.
+    Such a call meets one of two conditions: the tool's schema names the missing program, or the
+    caller chose an interpreter that the schema offers and passed code that does not call the
+    missing program itself.
 
     Args:
         texts: texts without wrappers.
@@ -204,7 +205,7 @@ def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return a mask of calls whose texts reject an argument that the call lacks; it has a default.
+    """Return a mask of calls whose texts reject an argument that the call leaves at its default.
 
     Args:
         texts: texts without wrappers.
