@@ -113,7 +113,7 @@ class Answer(duckdb.DuckDBPyRelation):
 
 
 def as_answer(relation: duckdb.DuckDBPyRelation) -> Answer:
-    """Turn a relation into an `Answer` in place."""
+    """Convert a relation to an `Answer` in place."""
     relation.__class__ = Answer
     assert isinstance(relation, Answer)  # noqa: S101  (for mypy)
     return relation
@@ -125,7 +125,7 @@ def masked(answer: duckdb.DuckDBPyRelation) -> Answer:
 
 
 def of_table(table: pa.Table) -> Answer:
-    """Make an answer from an Arrow table."""
+    """Build an answer from an Arrow table."""
     connection = duckdb.connect()
     connection.execute(IN_UTC)
     return as_answer(connection.from_arrow(table))

@@ -205,7 +205,7 @@ class ChildProcessPool:
     def _idle(self) -> "_Child | None":
         """Return a live process that is waiting for a call, or None."""
         while self._free:
-            with contextlib.suppress(IndexError):  # another thread took the process
+            with contextlib.suppress(IndexError):  # another thread has taken the process
                 if (child := self._free.pop()).is_alive():
                     return child
         return None

@@ -101,7 +101,7 @@ class Comparison:
 
     @property
     def tools(self) -> Answer:
-        """One row per tool or server (`level`): the kind of `change`, and sentences in `words`."""
+        """One row per tool or server (`level`), with the kind of `change` and a text, `words`."""
         return self._rows("SELECT * FROM summary")
 
     @property
@@ -144,7 +144,7 @@ def compare(
         base: the baseline.
         new: the store to compare with the baseline.
         parameters: the result of `limits`.
-        filters: the values of the filters that the sides name, as `Filters.given` returns them.
+        filters: maps the filters named by `Side.filters` to their values, like `Filters.given`.
 
     Raises:
         StoreError: a table is missing or damaged, or lacks a column.
@@ -349,7 +349,7 @@ def _combined(changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Leave out the failure rate if the confidence changed too, because both mean the same."""
+    """Leave out the failure rate if the confidence has changed too, because both say the same."""
     has_confidence = any(row["metric"] == "confidence" for row in rows)
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 

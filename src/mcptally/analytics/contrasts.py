@@ -173,12 +173,12 @@ OF_TOOLS: Final = "FROM _contrasts_of(?)"
 
 
 def tool_key(server: str | None, tool: str | None) -> str:
-    """Return a server's tool as the parameter of `OF_TOOLS` names it."""
+    """Return the key by which the parameter of `OF_TOOLS` names a server's tool."""
     return f"{server or ''}\0{tool or ''}"
 
 
 def tools_of(problems: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys of the tools in rows of `priorities` that can have contrasts."""
+    """Return the keys of the tools, in rows of `priorities`, for which contrasts are possible."""
     return sorted(
         {
             tool_key(server, tool)
@@ -192,7 +192,7 @@ def tools_of(problems: Sequence[Mapping[str, Any]]) -> list[str]:
 def of_tools_with(
     problems: Sequence[Mapping[str, Any]], sql: "Callable[[str, list[Any]], Answer]"
 ) -> Contrasts:
-    """Return the contrasts of the tools in `problems` that failed, and worked, often enough.
+    """Return the contrasts for those tools in `problems` that failed and worked often enough.
 
     Args:
         problems: rows of the answer to `priorities`.
@@ -207,7 +207,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
 
     Args:
         row: a row of the answer to `priorities`.
-        shared: the contrasts of its tools.
+        shared: the contrasts for the problem's tools.
     """
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):

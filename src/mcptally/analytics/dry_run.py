@@ -222,7 +222,7 @@ class _DryRun:
         return Answer(valid, errors, warnings, f"the server's own answer of {_day(at)}")
 
     def _unusual_values(self, arguments: dict[str, Any]) -> Iterator[Remark]:
-        """Yield warnings about numbers and words that recent successful calls hardly used."""
+        """Yield warnings about numbers and words that recent successful calls hardly ever used."""
         for name, value in arguments.items():
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             if not is_number and not (isinstance(value, str) and len(value) <= 40):
@@ -267,9 +267,9 @@ class _DryRun:
                 yield Remark("unchecked", name, f"whether {what} {value!r} exists")
 
     def _last_use(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
-        """Return the last failure and the last success with a value.
+        """Return the last failed and the last successful call with a value.
 
-        Each is a tuple of time, tool and text, or None.
+        Each call is given as a tuple of time, tool and text, or None if there is none.
         """
         quoted = json.dumps(value, ensure_ascii=False)
         within = quoted if in_arguments else quoted[1:-1]

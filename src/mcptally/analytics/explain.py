@@ -36,7 +36,7 @@ READ_OF_TRANSCRIPTS: Final = 2 << 30
 
 
 def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
-    """Return a call with all evidence for its verdict, for `Store.show`.
+    """Return a call with all the evidence for its verdict, for `Store.show`.
 
     Args:
         store: the store that contains the call.
@@ -179,7 +179,10 @@ def _with_evidence(frame: pl.DataFrame, rules: RuleSet) -> pl.DataFrame:
 
 
 class _Judgement(NamedTuple):
-    """The reasons for a call's verdict, for the fields of `Explanation` with the same names."""
+    """The reasons for a call's verdict.
+
+    The fields have the same meaning as those of `Explanation` with the same names.
+    """
 
     rules: list[dict[str, Any]]
     contributions: list[dict[str, Any]]

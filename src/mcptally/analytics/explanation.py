@@ -70,7 +70,7 @@ class Explanation:
     """Why the server failed to start (`start_failure`, null if it started), and its `last_words`.
     None unless the server crashed before it answered this call, or failed to start."""
     problem: dict[str, Any] | None = None
-    """The row of `affected_calls`: what is claimed of all calls that failed for the same cause."""
+    """The row of `affected_calls`, which says what is claimed about all calls with this cause."""
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; `explain_calls` does not set it."""
 
@@ -207,7 +207,7 @@ def evidence(found: Explanation) -> str:
 
 
 def _decision(found: Explanation) -> Iterator[str]:
-    """Yield lines on the outcome, the verdict and the schema checks, each with its reason."""
+    """Yield lines about the outcome, the verdict and the schema checks, each with its reason."""
     call = found.call
     yield f"Outcome: {call['outcome']}: {OUTCOMES[call['outcome']]}"
     for name, why in (
@@ -233,7 +233,7 @@ def _decision(found: Explanation) -> Iterator[str]:
 
 
 def problem_of(row: Mapping[str, Any]) -> str:
-    """Return what is claimed of all calls with the cause of a row of `affected_calls`."""
+    """Return what the problem in a row of `affected_calls` claims about all its calls."""
     others = row["affected"] - 1
     failed = f"this and {count(others, 'other call')} failed for the same cause"
     failed = failed if others else "no other call failed for this cause"
@@ -248,7 +248,7 @@ def _problem(found: Explanation) -> Iterator[str]:
 
 
 def _shared(found: Explanation) -> Iterator[str]:
-    """Yield lines on other calls to the tool: those with the same arguments or the same failure."""
+    """Yield lines about other calls to the tool with the same arguments or the same failure."""
     same = found.repetition and contrasts.repetition(found.repetition)
     shared = found.contrast and contrasts.sentence(found.contrast)
     if same or shared:
@@ -258,7 +258,7 @@ def _shared(found: Explanation) -> Iterator[str]:
 
 
 def _around(found: Explanation) -> Iterator[str]:
-    """Yield lines on findings, and on other attempts at the call."""
+    """Yield lines about the findings on a call, and about other attempts at the call."""
     call = found.call
     if found.findings:
         yield ""
@@ -359,7 +359,7 @@ def _addressee(call: dict[str, Any]) -> str:
 
 
 def percent(value: float) -> str:
-    """Round a probability to whole percent; use `<1` and `>99` in place of 0 and 100."""
+    """Round a probability to a whole percentage; `<1` and `>99` replace 0 and 100."""
     return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
 
 

@@ -118,7 +118,7 @@ class MaskedTables:
             os.replace(draft, target)  # noqa: PTH105  (atomic on every system)
         finally:
             draft.unlink(missing_ok=True)
-        if not path.exists():  # a run removed the folder
+        if not path.exists():  # a run has removed the folder
             target.unlink(missing_ok=True)
 
 

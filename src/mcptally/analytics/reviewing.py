@@ -1,4 +1,4 @@
-"""Lets users review the calls in an open store: shows calls, and offers tables to fill in."""
+"""Lets users review the calls in an open store: shows calls, and returns tables to fill in."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,7 +93,7 @@ def failure_rate_in_words(
     *,
     file: Path | None = None,
 ) -> str | None:
-    """Return a sentence with the failure rate that follows from the last reviewed sample.
+    """Return a sentence with the failure rate estimated from the last reviewed sample.
 
     The sentence also gives the rate according to the verdicts. Returns None if the file of answers
     contains no completely reviewed sample.

@@ -36,7 +36,7 @@ class SpillFolder:
 def remove_abandoned() -> None:
     """Remove the spill folders of this user whose processes have ended."""
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):  # the folder is in use, or gone
+        with contextlib.suppress(OSError):  # the folder is in use or no longer exists
             if path.lstat().st_uid == os.getuid():
                 lock = _lock(path, wait=False)
                 shutil.rmtree(path, ignore_errors=True)

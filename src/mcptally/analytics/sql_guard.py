@@ -37,7 +37,7 @@ def sql_problem(error: duckdb.Error) -> str:
 
 
 def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Restrict a connection, for good, to reading the tables of stores.
+    """Restrict a connection permanently to reading the tables of stores.
 
     The connection can no longer access other files, the network, extensions, Python variables or
     settings. Data that does not fit into memory goes to a spill folder of at most `SPILL`, which is
@@ -60,7 +60,7 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
         ("python_enable_replacements", "false"),
         ("autoload_known_extensions", "false"),
         ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # must be the last step
+        ("lock_configuration", "true"),  # this must be the last step
     ):
         connection.execute(f"SET {setting} = {value}")
 

@@ -156,7 +156,7 @@ class Store:
             return ask.answer(self._connections, question, filters)
 
     def keeping(self) -> Callable[[str], Answer]:
-        """Return a function like `ask` that computes each question only once.
+        """Return a function like `ask` that computes the answer to each question only once.
 
         The function caches answers, which other questions can read. It continues to use the cached
         answers after a run replaces the store.
@@ -386,7 +386,7 @@ def retry_if_replaced(
         before = [store.mark() for store in stores]
         try:
             found = work()
-        except Exception:  # DuckDB raises these errors, or Arrow while it reads batches
+        except Exception:  # DuckDB raises these errors, or Arrow raises them while it reads batches
             if [store.mark() for store in stores] == before:
                 raise
         else:

@@ -273,7 +273,7 @@ def texts_read_by(question: str) -> dict[str, str]:
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """Map the name of a question, and of all that it may read, to their SQL."""
+    """Map the name of a question, and the names of all that it may read, to their SQL."""
     text = all_texts()[question]
     found: dict[str, str] = {}
     for name in sorted(_names_read(text) & all_texts().keys()):
@@ -365,7 +365,7 @@ def create_plain_questions(connection: duckdb.DuckDBPyConnection) -> list[str]:
 def _create_what_binds(
     connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str], *, computed: bool = False
 ) -> dict[str, duckdb.CatalogException]:
-    """Create views and macros in the order of their dependencies; return the errors by name.
+    """Create views and macros in the order of their dependencies; map names to errors.
 
     If a text fails, the texts that read it get the same error and are not tried.
     """
