@@ -59,6 +59,17 @@ def kinds(asked):
     return lambda server: [row["kind"] for row in asked(server)]
 
 
+@pytest.fixture(scope="module")
+def asked_symptom(answers):
+    """Return what an error text reports, as a list."""
+
+    def symptoms(text):
+        [[symptom]] = answers.store.sql("SELECT _symptom(?)", params=[text]).fetchall()
+        return symptom and [symptom]
+
+    return symptoms
+
+
 def traffic(tool, failed, calls=100, kind=CRASH, **fields):
     """Return calls to a tool, one per session; the first `failed` calls failed."""
     return [
@@ -174,7 +185,7 @@ def test_a_table_has_words_for_an_unknown_fault_and_onset_and_claims_no_certaint
     assert cell_of("fault", sure) == "tool"
     assert cell_of("certainty", sure | {"certainty": 99.96}) == "99 %"
     later = sure | {"from_start": False}
-    assert cell_of("since", sure) == problems.onset(sure) == "from the beginning"
+    assert cell_of("since", sure) == problems.onset(sure) == "already in the first session"
     assert f"{cell_of('since', later)} UTC" == problems.onset(later)
     assert problems.onset(later).startswith("first seen 20")
 
@@ -314,7 +325,7 @@ def test_an_onset_is_only_that_of_all_servers_of_a_problem(tmp_path):
     late = [call("z", "c", server="z"), *traffic("c", 10, server="z", kind=NO_HOST, **LATER)]
     [alike] = build(tmp_path / "s", early).ask("priorities").pl().to_dicts()
     [apart] = build(tmp_path / "t", early + late).ask("priorities").pl().to_dicts()
-    assert (len(alike["servers"]), problems.onset(alike)) == (2, "from the beginning")
+    assert (len(alike["servers"]), problems.onset(alike)) == (2, "already in the first session")
     assert (len(apart["servers"]), problems.onset(apart)) == (3, "")
 
 
@@ -334,19 +345,95 @@ def test_the_example_has_the_most_frequent_arguments_of_its_message(asked, answe
 
 @pytest.mark.parametrize("kind", ["misconfigured", "unavailable", "account", "client"])
 def test_a_title_that_names_an_uncertain_cause_says_so(kind):
-    said = problems.title({"kind": kind, "uncertain": True})
-    assert said == f"probably {problems.title({'kind': kind, 'uncertain': False})}"
+    row = {"kind": kind, "symptoms": None}
+    assert problems.title(row | {"uncertain": True}) == f"probably {problems.TITLES[kind]}"
+    assert problems.title(row | {"uncertain": False}) == problems.TITLES[kind]
     assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
 
 
 def test_a_problem_says_what_else_failed_and_where_the_fault_is(asked):
     network, lacking = asked(MOSTLY_OFFLINE)
-    assert problems.number(network) == "5 of 9 calls; the other 4 failed, too"
-    one_other = {**network, "calls": 6}
-    assert problems.number(one_other) == "5 of 6 calls; the other call failed, too"
+    assert problems.number(network) == "5 of 9 calls; none of the 9 worked"
     assert problems.number(network | {"ok": 4}) == "5 of 9 calls"
     assert problems.number(network | {"affected": 9}) == "9 of 9 calls"
     assert problems.blame(lacking) == "fault: tool (95% sure), in how it is set up"
+    assert problems.title(network) == "host name not found"
+
+
+def outages(*texts):
+    """Return failed calls with these error texts and as many calls each."""
+    kinds = [
+        (failure(f"outage {n}", "upstream", error_text=text), count)
+        for n, (text, count) in enumerate(texts)
+    ]
+    return [row for kind, count in kinds for row in traffic("t", count, count, kind)]
+
+
+LOCKED = ("database is locked", 8), ("status code 503", 2)
+LOCKED_OR_503 = ("database is locked", 7), ("status code 503", 3)
+AWAY = ("fetch failed", 7), ("the backend is away", 3)
+
+
+@pytest.mark.parametrize(
+    ("server", "title"),
+    [
+        (SERVERS.add(outages(*LOCKED)), "database locked"),
+        (SERVERS.add(outages(*LOCKED_OR_503)), "database locked or HTTP 5xx from a service"),
+        (SERVERS.add(outages(*AWAY)), "service unavailable"),
+    ],
+)
+def test_the_title_of_an_outage_is_what_four_fifths_of_its_calls_report(asked, server, title):
+    [row] = asked(server)
+    assert problems.title(row) == title
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        ("connect ECONNREFUSED 10.0.0.7:5432", "connection refused"),
+        ("canceling statement due to statement timeout", "timeout"),
+        ("socket hang up", "connection lost"),
+        ("Unexpected token < in JSON", "malformed reply from a service"),
+        ("Unable to connect to build01", "service not reached"),
+        ("503 Service Unavailable", "HTTP 5xx from a service"),
+        ("EACCES: permission denied", "access denied"),
+        ("status code 404 after 503 ms", "service unavailable"),
+    ],
+)
+def test_each_kind_of_outage_has_a_title(asked_symptom, text, title):
+    row = {"kind": "unavailable", "uncertain": False}
+    assert problems.title(row | {"symptoms": asked_symptom(text)}) == title
+
+
+DENIED = failure("Directory <path> is not writeable", reason="misconfig_or_missing_dependency")
+OTHER_USER = '["/usr/bin/sudo","-u","nobody","server"]'
+
+
+@pytest.mark.slow
+def test_a_denied_server_that_is_started_as_another_user_says_so(tmp_path):
+    no_program = DENIED | {"error_text": "no npx", "template": "no npx"}
+    commands = {"x": OTHER_USER, "y": '["sudoku","server"]', "z": OTHER_USER}
+    rows = [
+        row
+        for server, kind in [("x", DENIED), ("y", DENIED | {"template": "?"}), ("z", no_program)]
+        for row in traffic("t", 9, 9, kind, server=server)
+    ]
+    recordings = [life(server, command=command) for server, command in commands.items()]
+    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    as_other_user = "; it is started as another user, by sudo"
+    assert {row["server"]: problems.blame(row) for row in found} == {
+        server: f"fault: tool (95% sure), in how it is set up{said}"
+        for server, said in [("x", as_other_user), ("y", ""), ("z", "")]
+    }
+
+
+SELDOM = SERVERS.add(traffic("a", 30) + traffic("b", 3) + traffic("c", 2))
+
+
+def test_a_tool_with_less_than_a_tenth_of_the_most_affected_calls_is_not_named(asked):
+    [row] = asked(SELDOM)
+    assert problems.subject(row | {"servers": ["x"]}) == "x: a, b and 1 other tool"
+    assert row["tools"] == ["a", "b", "c"]
 
 
 @pytest.mark.slow
@@ -405,9 +492,9 @@ LATE = SERVERS.add(
 )
 
 
-def test_a_problem_is_from_the_beginning_if_the_first_session_has_it(asked):
+def test_an_onset_is_the_first_session_if_it_has_the_problem(asked):
     [early], [late] = asked(SURE), asked(LATE)
-    assert problems.onset(early) == "from the beginning"
+    assert problems.onset(early) == "already in the first session"
     assert late["since"] is None
     assert problems.onset(late).startswith(f"first seen {BEGAN:%Y-%m-%d} 04:00")
 
@@ -469,6 +556,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     assert problems.blame(first).startswith("fault: client, in how it starts the server")
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
+    assert problems.number(others["crash"]) == "1 of 1 start, between requests"
     assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)
     assert found.index(others["tool_failures"]) == 2
 

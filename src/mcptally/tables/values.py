@@ -153,8 +153,10 @@ def cell_of(name: str, row: Mapping[str, Any]) -> str:
 
 def first_seen(row: Mapping[str, Any]) -> str:
     """Return a phrase for when a problem without a known onset was first seen; empty if unknown."""
-    if row["from_start"] or row["kind"] == "not_started":
-        return "from the beginning"
+    if row["kind"] == "not_started":
+        return "from the first start"
+    if row["from_start"]:
+        return "already in the first session"
     if row["from_start"] is None:
         return ""
     return f"first seen {cell('first_seen', row['first_seen'])[:16]}"

@@ -260,9 +260,8 @@ common AS (
         SELECT
             own_cause, kind, message, software, never_worked, mostly_failed,
             -- Node.js says only `fetch failed` if it cannot resolve a name.
-            CASE WHEN kind = 'unavailable' AND NOT regexp_matches(message, '(?i)enotfound'
-                || '|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host'
-                || '|fetch failed')
+            CASE WHEN kind = 'unavailable' AND NOT contains(lower(message), 'fetch failed')
+                AND _symptom(message) IS DISTINCT FROM 'host_name'
                 THEN coalesce(_address(error_text), 'label ' || server) END AS target
         FROM representatives
         JOIN rates USING (own_cause)
@@ -271,6 +270,9 @@ common AS (
 SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, kind_hash, kind, server, tool,
     tool_hash, fault, suspected, reason, certainty, uncertain, hidden, hidden_certainty, template,
-    typical, follows, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path
+    typical, follows, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path,
+    CASE WHEN follows THEN 'denied'
+        WHEN kind IN ('unavailable', 'misconfigured')
+            THEN _symptom(concat_ws(' ', error_text, template)) END AS symptom
 FROM caused c
 LEFT JOIN common USING (own_cause)

@@ -7,9 +7,12 @@
 -- share of all calls (where a session's calls count less, too). `since` is a detected change, which
 -- a change of clients may explain (`client_changed`); `from_start`: the first session with these
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
--- `tools` are tools that the servers have; `unlisted_calls` have other names. `call_id` is a call
--- with the most frequent combination of tool, message and arguments. `exception` is what
--- the server wrote to stderr while it answered that call with `message`, or when it crashed.
+-- `tools` are tools that the servers have, of which the first `prominent` have at least a tenth as
+-- many affected calls as the first; `unlisted_calls` have other names. `symptoms` are what an
+-- outage's texts report. `user_changer` is a program that starts the server as another user, if it
+-- was denied access. `call_id` is a call with the most frequent combination of tool, message and
+-- arguments. `exception` is what the server wrote to stderr while it answered that call with
+-- `message`, or when it crashed.
 WITH failed AS MATERIALIZED (
     SELECT kind_hash, session_hash, text_hash, arguments_hash, call_id FROM _failed_calls
 ),
@@ -114,6 +117,39 @@ inputs AS (
     )
     GROUP BY cause
 ),
+-- What at least four fifths of an outage's calls report, most frequent first; null if it is unknown
+-- or more than three things. `is_denied`: most misconfigured calls were denied access.
+symptoms AS (
+    SELECT
+        cause, CASE WHEN count(*) <= 3 AND bool_and(symptom IS NOT NULL)
+            THEN list(symptom ORDER BY calls DESC, symptom) END AS symptoms,
+        coalesce(arg_max(symptom, calls) = 'denied', false) AS is_denied
+    FROM (
+        SELECT
+            cause, symptom, sum(calls) AS calls, sum(sum(calls)) OVER most AS so_far,
+            sum(sum(calls)) OVER (PARTITION BY cause) AS all_calls
+        FROM attributed
+        WHERE kind IN ('unavailable', 'misconfigured')
+        GROUP BY cause, symptom
+        WINDOW most AS (PARTITION BY cause ORDER BY sum(calls) DESC, symptom)
+        QUALIFY so_far - sum(calls) < 0.8 * all_calls
+    )
+    GROUP BY cause
+),
+-- The programs that change the user who runs a cause's servers, if each is started by one.
+user_changers AS (
+    SELECT cause, max(program) AS user_changer
+    FROM (SELECT DISTINCT cause, server FROM cause_tools)
+    SEMI JOIN (FROM symptoms WHERE is_denied) USING (cause)
+    LEFT JOIN (
+        SELECT server, max(regexp_extract(
+            command, '^\["(?:[^"]*/)?(doas|gosu|runuser|setpriv|su|su-exec|sudo)"', 1)) AS program
+        FROM recordings
+        GROUP BY server
+    ) USING (server)
+    GROUP BY cause
+    HAVING bool_and(program <> '')
+),
 -- The most frequent template with the fault of most calls represents the cause, unless its calls
 -- failed because of others.
 templates AS (
@@ -161,9 +197,12 @@ named AS (
         cause, coalesce(list(tool ORDER BY affected DESC, tool) FILTER (NOT is_unlisted), [])
             AS tools,
         coalesce(list(tool ORDER BY affected DESC, tool) FILTER (is_unlisted), []) AS unlisted,
-        coalesce(sum(affected) FILTER (is_unlisted), 0)::BIGINT AS unlisted_calls
+        coalesce(sum(affected) FILTER (is_unlisted), 0)::BIGINT AS unlisted_calls,
+        count(*) FILTER (NOT is_unlisted AND 10 * affected >= most) AS prominent
     FROM (
-        SELECT cause, tool, sum(affected) AS affected, bool_and(is_unlisted) AS is_unlisted
+        SELECT
+            cause, tool, sum(affected) AS affected, bool_and(is_unlisted) AS is_unlisted,
+            max(sum(affected)) FILTER (NOT bool_and(is_unlisted)) OVER (PARTITION BY cause) AS most
         FROM cause_tools
         GROUP BY cause, tool
     )
@@ -244,7 +283,7 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, client_changed, from_start, first_seen, last_seen, templates, template,
+        since, client_changed, from_start, symptoms, prominent, user_changer, first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
         e.call_id AS call_id,
@@ -269,6 +308,8 @@ failures AS (
     JOIN named USING (cause)
     JOIN shares USING (cause)
     LEFT JOIN inputs USING (cause)
+    LEFT JOIN symptoms USING (cause)
+    LEFT JOIN user_changers USING (cause)
     LEFT JOIN rejections USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
@@ -371,7 +412,7 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_low END AS rate_low,
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
-    coalesce(client_changed, false) AS client_changed, from_start, first_seen, last_seen,
-    templates, template, verdict, message, exception, call_id, probed, method, impact
+    coalesce(client_changed, false) AS client_changed, from_start, symptoms, prominent, user_changer,
+    first_seen, last_seen, templates, template, verdict, message, exception, call_id, probed, method, impact
 FROM weighed p
 ORDER BY rank

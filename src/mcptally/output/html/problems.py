@@ -19,7 +19,7 @@ TITLES: Final[Mapping[str, str]] = {
     "misconfigured": "misconfigured",
     "unavailable": "service unavailable",
     "account": "rejected credentials, rights or quota",
-    "client": "client lacks a capability",
+    "client": "needs a client feature that was missing",
     "caller": "rejected calls",
     "unmarked": "errors not marked as errors",
     "unclear": "failures of unclear cause",
@@ -53,8 +53,24 @@ _CLAIMS: Final = frozenset({"misconfigured", "unavailable", "account", "client"}
 """Kinds of problem whose titles name a cause."""
 
 
+_SYMPTOMS: Final[Mapping[str, str]] = {
+    "host_name": "host name not found",
+    "locked": "database locked",
+    "refused": "connection refused",
+    "server_error": "HTTP 5xx from a service",
+    "timeout": "timeout",
+    "lost": "connection lost",
+    "malformed": "malformed reply from a service",
+    "denied": "access denied",
+    "unreachable": "service not reached",
+}
+"""Maps what an outage's error texts report (`_symptom.sql`) to titles."""
+
+
 def title(row: Mapping[str, Any]) -> str:
     """Return a problem's title, preceded by "probably" if the cause that it names is uncertain."""
+    if row["kind"] == "unavailable" and row["symptoms"]:
+        return " or ".join(_SYMPTOMS[each] for each in row["symptoms"])
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
@@ -74,7 +90,8 @@ _PROBED: Final = "after server/discover, which clients of newer revisions send f
 def subject(row: Mapping[str, Any]) -> str:
     """Return the names of the affected servers and tools."""
     tools = row["tools"] or ()
-    about = f": {names(tools, 'tool')}" if tools else ""
+    most = min(row["prominent"] or _MAX_NAMES, _MAX_NAMES)
+    about = f": {names(tools, 'tool', most)}" if tools else ""
     return f"{names(row['servers'], 'server')}{about}"
 
 
@@ -91,14 +108,14 @@ def number(row: Mapping[str, Any]) -> str:
         why = f" ({row['reason'].replace('_', ' ')})" if has_reason else ""
         failed = " failed" if row["kind"] == "not_started" else ""
         probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
-        during = f", during {row['method']}" if row["method"] else ""
+        idle = ", between requests" if row["kind"] == "crash" else ""
+        during = f", during {row['method']}" if row["method"] else idle
         return f"{row['affected']:,} of {total}{failed}{why}{during}{probed}"
     if row["kind"] == "drift":
         return f"{count(row['calls'], 'call')} since"
-    others = row["calls"] - row["affected"]
-    other = "call" if others == 1 else f"{others:,}"
-    failed = f"; the other {other} failed, too" if row["ok"] == 0 and others > 0 else ""
-    return f"{row['affected']:,} of {count(row['calls'], 'call')}{failed}"
+    calls = row["calls"]
+    none = f"; none of the {calls:,} worked" if row["ok"] == 0 and calls > row["affected"] else ""
+    return f"{row['affected']:,} of {count(calls, 'call')}{none}"
 
 
 def blame(row: Mapping[str, Any]) -> str:
@@ -115,6 +132,8 @@ def _look(row: Mapping[str, Any]) -> str:
     """Return what to check if the fault is uncertain or is not the server's."""
     if row["kind"] in _LIVES:
         return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""
+    if row["user_changer"]:
+        return f"; it is started as another user, by {row['user_changer']}"
     if row["fault"] == Fault.UPSTREAM and row["uncertain"] and row["ok"] == 0:
         return _NEVER_REACHED
     if row["fault"] is None or (row["uncertain"] and row["reason"] != "server_policy"):
