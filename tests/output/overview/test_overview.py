@@ -141,7 +141,9 @@ def test_one_screen_says_what_was_read_what_is_wrong_and_what_to_do_next(samples
     assert f"{traces}: 2 transcripts" in head
     assert re.search(r" [\d.]+% of \d+ calls got what they asked for ", head)
     said = " ".join(line.strip() for line in lines[first:second])
-    assert re.search(r"(fault|their cause): \w+ \(\d+% sure\); from the beginning; [\d.]+%", said)
+    assert re.search(
+        r"(fault|their cause): \w+ \(\d+% sure\); already in the first session; [\d.]+%", said
+    )
     [(call_id, message)] = re.findall(
         r"(?m)^   ([0-9a-f]{16}) (.+)", "\n".join(lines[first:second])
     )
