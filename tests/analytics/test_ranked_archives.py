@@ -3,6 +3,7 @@
 import pytest
 
 import mcptally as mt
+from mcptally.output.html.answers import Asked
 from tests.benchmarks import ranking
 from tests.shared_folder import shared_folder
 
@@ -24,23 +25,23 @@ def test_a_ranked_problem_names_what_it_is_and_whose_fault():
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory):
-    """The store of each archive, and its problems in order."""
+def answers(tmp_path_factory):
+    """The answers of each archive's store, and its problems in order."""
 
     def make(folder):
         for number, archive in enumerate(OWN):
             mt.score(ranking.paths(archive), out=folder / f"{number}", jobs=1)
 
     folder = shared_folder(tmp_path_factory, "ranked", make)
-    found = [mt.open_store(folder / f"{number}") for number in range(len(OWN))]
-    return [(store, ranking.ranked(store)) for store in found]
+    found = [Asked(mt.open_store(folder / f"{number}")) for number in range(len(OWN))]
+    return [(asked, ranking.ranked(asked)) for asked in found]
 
 
 @pytest.mark.slow
-def test_important_problems_are_among_the_first_ten_and_are_not_repeated(stores):
+def test_important_problems_are_among_the_first_ten_and_are_not_repeated(answers):
     total = ranking.Counter()
-    for (store, rows), archive in zip(stores, OWN, strict=True):
-        total += ranking.measure(store, rows, archive["problem"])[0]
+    for (asked, rows), archive in zip(answers, OWN, strict=True):
+        total += ranking.measure(asked.store, rows, archive["problem"])[0]
     assert total["found"] >= 0.85 * total["important"], ranking.shares(total)
     assert total["ranked"] >= 0.9 * total["first five"], ranking.shares(total)
     assert total["repeats"] <= 3, ranking.shares(total)
@@ -48,6 +49,6 @@ def test_important_problems_are_among_the_first_ten_and_are_not_repeated(stores)
 
 
 @pytest.mark.slow
-def test_every_row_agrees_with_the_screen_and_with_show_of_its_example(stores):
-    for store, rows in stores:
-        assert ranking.disagreements(store, rows) == [], store.path
+def test_every_row_agrees_with_the_screen_and_with_show_of_its_example(answers):
+    for asked, rows in answers:
+        assert ranking.disagreements(asked, rows) == [], asked.store.path

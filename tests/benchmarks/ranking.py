@@ -59,9 +59,9 @@ def paths(archive: Mapping[str, Any]) -> list[Path] | None:
     return found
 
 
-def ranked(store: Store) -> list[dict[str, Any]]:
+def ranked(asked: Asked) -> list[dict[str, Any]]:
     """The rows of `priorities`."""
-    return store.ask("priorities").pl().to_dicts()
+    return asked("priorities").to_dicts()
 
 
 def measure(
@@ -110,8 +110,9 @@ _OF_FAILED_STARTS: Final = """
 """
 
 
-def disagreements(store: Store, rows: Iterable[Row]) -> list[str]:
+def disagreements(asked: Asked, rows: Iterable[Row]) -> list[str]:
     """What `show` says of the example of a row, or of a failed start, if the row says otherwise."""
+    store = asked.store
     of_starts = dict(store.sql(_OF_FAILED_STARTS).fetchall())
     examples = [
         (row, of_starts.get(row["servers"][0]) if "start" in row["kind"] else row["call_id"])
@@ -119,7 +120,7 @@ def disagreements(store: Store, rows: Iterable[Row]) -> list[str]:
     ]
     examples = [(row, call_id) for row, call_id in examples if call_id is not None]
     shown = explain_calls(store, [call_id for _, call_id in examples], longest=100)
-    lines = answer_of(Asked(store), most=0)["findings"]
+    lines = answer_of(asked, most=0)["findings"]
     found = []
     for row, call_id in examples:
         text, call = explanation.text(shown[call_id]), shown[call_id].call
@@ -212,10 +213,10 @@ def main() -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             mt.score(recordings, out=Path(folder) / "store", jobs=1)
-            store = mt.open_store(Path(folder) / "store")
-            rows = ranked(store)
-            counts, lines = measure(store, rows, archive["problem"])
-            lines += [f"   show disagrees: {line}" for line in disagreements(store, rows)]
+            asked = Asked(mt.open_store(Path(folder) / "store"))
+            rows = ranked(asked)
+            counts, lines = measure(asked.store, rows, archive["problem"])
+            lines += [f"   show disagrees: {line}" for line in disagreements(asked, rows)]
         for group in {"all", archive.get("first_look", "all")}:
             totals[group] += counts
         print(f"{archive['name']}: {shares(counts)}")
