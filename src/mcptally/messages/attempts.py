@@ -156,7 +156,7 @@ def _links(rows: pl.LazyFrame, why: str) -> pl.LazyFrame:
 def _input_links(rows: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
     """Link each request that provides input to the call that required the input.
 
-    The call is found by `requestState` or, in its absence, by method and target.
+    The call is found by `requestState` or, if that is absent, by method and target.
     """
     pos, session, method = _Rows.pos, _Rows.session, _Rows.method
     state, reply_state = _Rows.request_state, _Rows.reply_state

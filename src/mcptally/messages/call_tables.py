@@ -61,7 +61,7 @@ class OpenedRecordings(StageTable):
 
 
 class PairedMessages(SessionMessages):
-    """One row per message, with the call that it belongs to."""
+    """One row per message, with the call to which it belongs."""
 
     replay = Column(pl.Boolean, "Whether a resumed SSE stream sent the message again.")
     call_id = Messages.call_id

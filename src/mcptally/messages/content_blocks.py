@@ -39,7 +39,7 @@ class _LongResult(Result, gc=False, rename="camel"):
 
 
 class _ResultDecoder(LenientDecoder[Result]):
-    """Decodes results. In long results, it decodes only the part of each text that is kept."""
+    """Decodes results; of a long result, only the part of each text that is kept."""
 
     def __init__(self) -> None:
         super().__init__(Result)

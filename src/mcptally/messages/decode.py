@@ -481,7 +481,7 @@ class _Collector:
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:
-        """Return all decoded events, in slices if necessary, and the findings about them."""
+        """Return all decoded events and the findings about them, in slices if necessary."""
         self._batch()
         findings = findings_frame(self.findings)
         duplicates = pl.DataFrame(
@@ -499,7 +499,7 @@ class _Collector:
         return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
     def _take_tables(self) -> dict[str, pl.DataFrame]:
-        """Map table names to the tables built so far, and start over with empty tables."""
+        """Return the tables built so far, keyed by name, and start over with empty tables."""
         frames = {
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()

@@ -36,7 +36,7 @@ _FEW_LINES: Final = 4
 
 
 def decode_run(run: LineRun) -> tuple[list[AnyEvent], LineNumbers, list[Fault]]:
-    """Decode a run of lines into events with their line numbers, and faults of the other lines."""
+    """Decode a run of lines into events with their line numbers, and faults for the other lines."""
     readable = _is_readable(run.data, run.ends)
     events: list[AnyEvent] = []
     numbers: list[LineNumbers] = []

@@ -23,7 +23,7 @@ _PUNCTUATION: Final = len('"":,')
 def unexplained_sizes(
     sizes: pl.Series, methods: pl.Series, members: Mapping[str, npt.NDArray[np.int64]]
 ) -> npt.NDArray[np.bool_]:
-    """Return a mask of messages that were longer on the wire than the sum of their members.
+    """Return a mask of the messages that were longer on the wire than all their members together.
 
     The sum allows for no spaces, or for one space after each colon and comma.
 

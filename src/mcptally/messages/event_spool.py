@@ -89,7 +89,7 @@ class EventSpool:
             self.lines, self.bytes = (np.tile(each / 2, 2) for each in (self.lines, self.bytes))
 
     def memory_of_shares(self) -> npt.NDArray[np.float64]:
-        """Return the approximate memory in bytes that is needed to score each share."""
+        """Return the approximate memory, in bytes, that scoring each share takes."""
         return memory_of_lines(self.lines, self.bytes)
 
     def has(self, share: int) -> bool:
@@ -98,7 +98,7 @@ class EventSpool:
         return any((chunk, share % shares) in self.written for chunk, shares in chunks)
 
     def read(self, share: int, empty: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Read the tables of a share, by name.
+        """Read the tables of a share, keyed by name.
 
         Args:
             share: the share's index.

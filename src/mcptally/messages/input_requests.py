@@ -1,4 +1,4 @@
-"""Finds the servers' requests for input from the user or the client's model, and their duration.
+"""Finds servers' requests for input from the user or the client's model, and how long they took.
 
 Up to 2025-11-25, a server sends its own request while it handles the client's request. From
 2026-07-28 on, the result of the client's request says that input is required, and the client
@@ -92,7 +92,7 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _served(asked: pl.DataFrame, calls: pl.DataFrame) -> pl.LazyFrame:
-    """Return each server request (`asking`) with the client's call that it serves.
+    """Return each server request (`asking`) and the client's call that it serves.
 
     If the request names a task, it serves the call that started that task. Otherwise it serves the
     only open call in the same HTTP exchange or session.

@@ -66,7 +66,7 @@ def deduplicate(events: Events, names: list[str], files: Sequence[Path]) -> Even
 
 
 def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the duplicate events, and the conflicting events: same `seq`, different content."""
+    """Return the duplicate events, and the conflicting events (same `seq`, different content)."""
     identity = ["recording", "seq", "ts_ns", "kind"]
     # Duplicates have the same seq, so they are adjacent.
     near = (_Ordered.step.col == 0) | (_Ordered.step.col.shift(-1) == 0)
@@ -87,7 +87,7 @@ def _duplicates(ordered: pl.DataFrame, files: Sequence[Path]) -> tuple[pl.DataFr
 
 
 def _odd_places(ordered: pl.DataFrame) -> pl.LazyFrame:
-    """Return the rows of `_Ordered` that are out of sequence or the last of their recording."""
+    """Return the rows of `_Ordered` that are out of sequence or are the last in their recording."""
     return (
         ordered.lazy()
         .with_columns(last=_Ordered.first.col.shift(-1, fill_value=True))

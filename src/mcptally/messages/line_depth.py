@@ -1,4 +1,4 @@
-"""Finds out whether a line's JSON is nested too deeply, at low cost."""
+"""Determines at low cost whether the JSON on a line is nested too deeply."""
 
 import itertools
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Stores each distinct long result once: a few long results, many of them equal, dominate traffic.
+"""Stores each distinct long result once, because traffic consists mostly of repeated long results.
 
 The text of a long result is an Arrow buffer. Rows refer to the text and to its long members without
 copying them.
@@ -114,7 +114,7 @@ class LongResults:
         return series_from_arrow(pa.Array.from_buffers(pa.string_view(), len(views), buffers))
 
     def _find(self, text: Raw) -> _KeptResult:
-        """Return the known result with this text; add it first if it is new."""
+        """Return the stored result with this text; if the text is new, store its result first."""
         candidates = self._known.setdefault((len(text), bytes(memoryview(text)[-64:])), [])
         for known in candidates:
             if known.text == text:

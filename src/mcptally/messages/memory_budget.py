@@ -43,7 +43,7 @@ class MemoryBudget:
     """Compares the memory needed for scoring the lines read so far with the available memory."""
 
     def __init__(self, memory: int | None, *, alone: bool, chunk: int | None = None) -> None:
-        """Start before any line is read.
+        """Create the budget before any line is read.
 
         Args:
             memory: available memory in bytes; None means the system's free memory.
@@ -92,7 +92,7 @@ class MemoryBudget:
         self.chunk = self.chunk and 2 * self.chunk
 
     def begin_chunk(self, spooled: float, shares: int) -> None:
-        """Start a new chunk, after the lines of the previous chunk were written to files.
+        """Start a new chunk after the lines of the previous chunk have been written to files.
 
         Args:
             spooled: bytes of memory needed to score the largest share.

@@ -162,7 +162,7 @@ def match_ids(
 
 
 def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
-    """Add `replay`: whether a message is a repetition sent by a resumed SSE stream.
+    """Add `replay`, which is true if a resumed SSE stream sent the message again.
 
     A replay has the same session, event id and content as an earlier message. Only exchanges with
     `Last-Event-ID` resume a stream. In other exchanges, equal event ids do not mean a repeated
@@ -183,7 +183,7 @@ def _mark_replays(messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pairs(messages: pl.DataFrame) -> pl.DataFrame:
-    """Return the position of each request (`ask`) and of its `reply`, and the kind of `match`."""
+    """Return the positions of each request (`ask`) and its `reply`, and the kind of `match`."""
     open_ = (
         messages.lazy()
         .filter(
@@ -513,7 +513,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _closed_at_time_limit() -> pl.Expr:
-    """Return an expression: whether the client closed the exchange after a common time limit.
+    """Return an expression that is true if the client closed the exchange at a common time limit.
 
     Over HTTP in 2026-07-28, a client can cancel only by closing the exchange, without a reason.
     """
@@ -528,7 +528,7 @@ def _closed_at_time_limit() -> pl.Expr:
 
 
 def _says_cancelled() -> pl.Expr:
-    """Return an expression: whether the reply is an error that says that the call was cancelled."""
+    """Return an expression that is true if the reply is an error about a cancelled call."""
     text = (
         pl.when(PairedCalls.error_reply.col)
         .then(PairedCalls.error_message.col)

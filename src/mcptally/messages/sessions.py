@@ -84,7 +84,7 @@ def assign_sessions(events: Events) -> Conversation:
 
 
 def id_key(frame: pl.DataFrame, name: str) -> pl.Expr:
-    r"""Return an expression for the key of a JSON id: equal keys mean matching ids.
+    r"""Return an expression for the key of a JSON id; ids match if their keys are equal.
 
     Strings are decoded: the key of `1` is `n1`; the key of `"1"` and `"\u0031"` is `s1`. Null,
     absent ids, arrays and objects have the key null.

@@ -66,7 +66,7 @@ class _Reports(StageTable):
 
 
 class _Ends(_Reports):
-    """One row per task, with the frame that gives the best report of the task's end."""
+    """One row per task, with the frame that best reports how the task ended."""
 
     started = Column(pl.UInt32, "Index of the call that started the task.")
     seen_to_end = Column(pl.Boolean, "Whether a frame says that the task was completed or failed.")
@@ -249,7 +249,7 @@ def _rank() -> pl.Expr:
 
 
 def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Return new column values for the calls that started tasks; `i` is the index of the call."""
+    """Return new values for the columns of the calls that started tasks; `i` is a call's index."""
     rank = _Ends.rank.col
     told = ends.with_columns(
         cancelled=rank.is_in([0, 3]),

@@ -101,7 +101,7 @@ def read_listings(calls: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataF
                 _json(tool, "outputSchema"),
                 _json(tool, "annotations"),
                 len(canonical.encode("utf-8", "surrogatepass")),
-                None,  # omit `kind`, which `verdict.evidence.add_kinds` sets
+                None,  # omit `kind`, because `verdict.evidence.add_kinds` sets it
                 canonical,
             )
     columns = {column.name: column.dtype for column in (Listings.tool, Listings.definition)}
@@ -256,7 +256,7 @@ def count_listings(listed: pl.DataFrame) -> pl.DataFrame:
 
 
 def sum_listing_counts(seen: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Sum the `ListingCounts` of several partitions that have no sessions in common."""
+    """Sum the `ListingCounts` of several partitions, which have no sessions in common."""
     return (
         pl.concat(seen)
         .group_by(_VERSION_KEY)
