@@ -72,7 +72,7 @@ def read_manifest(folder: Path, *, archive: bool = True) -> dict[str, Any]:
                 if not name.startswith(SUMMARIES):
                     _require(folder, manifest, name, part["bytes"])
         except StoreError:
-            # If a run has replaced the store since, read the new manifest.
+            # If a run has replaced the store in the meantime, read the new manifest.
             if _load(path, archive=archive) == manifest:
                 raise
         else:
@@ -107,7 +107,7 @@ def _load(path: Path, *, archive: bool = True) -> Any:
 
 
 def _make_one(folder: Path) -> str:
-    """Return the end of a message about a folder that is not a store: how to make a store."""
+    """Return advice on how to make a store, for a message about a folder that is not a store."""
     holds = any(path.suffixes[:1] == [".jsonl"] for path in folder.iterdir())
     archive = as_argument(folder) if holds else "ARCHIVE"
     what = " but contains recordings" if holds else ""
@@ -171,13 +171,13 @@ def _checked(folder: Path, manifest: Any) -> dict[str, Any]:
 
 
 def _writing_commands(folder: Path) -> str:
-    """Return both commands that write a store, for a message about a store of unknown origin."""
+    """Return the two commands that write stores, for a message about a store of unknown origin."""
     out = as_argument(folder)
     return f"mcptally score ARCHIVE -o {out}, or mcptally merge STORES -o {out}"
 
 
 def how_to_rebuild(folder: Path, manifest: Any) -> str:
-    """Return the command that makes an unreadable store again, as advice in a message."""
+    """Return the command that builds an unreadable store again, as advice in a message."""
     if isinstance(manifest, dict) and manifest.get("made_by") == "merge":
         return f"merge the stores again: mcptally merge STORES -o {as_argument(folder)}"
     return f"rebuild it with: mcptally score ARCHIVE -o {as_argument(folder)}"
@@ -203,7 +203,7 @@ _PART: Final = re.compile(rf"({re.escape(SUMMARIES)}/)?[a-z_]+/[A-Za-z0-9_-]+\.p
 
 
 def _is_ours(manifest: dict[str, Any]) -> bool:
-    """Return whether the manifest's members that mcptally uses have the right types."""
+    """Return whether those members of the manifest that mcptally uses have the right types."""
     sources, parts = manifest.get("archive", []), manifest.get("parts")
     return (
         isinstance(sources, list)

@@ -47,7 +47,7 @@ of long responses takes tens of megabytes."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """How many rows were written to a store, by table and by outcome."""
+    """How many rows were written to a store, per table and per outcome."""
 
     rows: dict[str, int]
     """Maps each table's name to its number of rows."""

@@ -1,4 +1,4 @@
-"""Handles a store at a URL: a run works on a local copy, which is uploaded at the end.
+"""Handles stores at URLs: a run works on a local copy, which is uploaded at the end.
 
 As in a local store, new files get new names, replacing `store.json` makes them live, and files that
 are no longer listed are removed afterwards. A bucket cannot be locked. On S3 the upload of
@@ -113,7 +113,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
     ) != before.version or not remote_folder.upload_if_unchanged(
         folder / MANIFEST, url, MANIFEST, before=before.version
     ):
-        remote_folder.remove(url, new)  # another run's files have other names
+        remote_folder.remove(url, new)  # the files of another run have other names
         raise StoreError(
             f"{url}: another run has published there since this one began, and its store was kept; "
             "score again"
@@ -122,7 +122,7 @@ def _publish(url: str, folder: Path, before: _Downloaded) -> None:
 
 
 def _sweep(url: str, listed: set[str], before: set[str]) -> None:
-    """Remove the files of the previous store, and old leftovers of unfinished runs."""
+    """Remove the previous store's files, and old files that unfinished runs have left behind."""
     ages = remote_folder.ages(url)
     old = {name for name, age in ages.items() if _is_of_store(name) and age > LEFT_OVER}
     unused = ((before & ages.keys()) | old) - listed - {MANIFEST}

@@ -86,7 +86,7 @@ def identity_of(path: Path) -> tuple[int, int, int, int]:
 
 
 def file_state(path: Path) -> FileState:
-    """Return a file's current state; for a missing file, all zeros and unstable."""
+    """Return a file's current state; the state of a missing file is unstable and all zeros."""
     try:
         identity = identity_of(path)
     except OSError:

@@ -133,7 +133,7 @@ def remove_unlisted(folder: Path) -> list[Path]:
     for path in old:
         try:
             path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
-        except OSError:  # the file may not be removed
+        except OSError:  # the system does not permit removing the file
             left.append(path)
     shutil.rmtree(folder / WORK, ignore_errors=True)
     return left
