@@ -9,7 +9,7 @@ NORMAL: Final = 1.959963984540054
 
 
 class Agreement(NamedTuple):
-    """The agreement between two reviewers; NaN for values that cannot be computed."""
+    """The agreement between two reviewers; a value that cannot be computed is NaN."""
 
     n: int
     """Number of items that both reviewers answered."""

@@ -56,7 +56,7 @@ class Sample(NamedTuple):
 
 
 def quantiles(samples: Sequence[Sample]) -> list[list[float | None]]:
-    """Estimate each of `QUANTILES` with its 95 % interval, for each sample.
+    """Estimate each of `QUANTILES`, with its 95 % interval, for each sample.
 
     Returns nine numbers per sample: for each quantile, its estimate, lower bound and upper bound.
     The bounds are None if there is too little data. Samples are independent; passing many samples
@@ -246,7 +246,7 @@ def _shares(below: Floats, sizes: Floats) -> tuple[Floats, Floats]:
 
 
 def _correction(sessions: Whole | int) -> Floats:
-    """Return the small-sample correction for a variance estimated from this number of sessions."""
+    """Return the small-sample correction of a variance estimated from this number of sessions."""
     return np.asarray(sessions / (sessions - 1), np.float64)
 
 

@@ -65,7 +65,7 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; calls with equal session, tool and time are one element."""
+    """Calls in order of time; calls with the same session, tool and time form one element."""
 
     at: Floats
     calls: Floats
@@ -245,8 +245,8 @@ def _between_sessions(series: Series) -> _Cut | None:
     if high < count:
         _, low, high, change = _largest(sessions, _close_to(low, high, count))
     p_value = _p_value(sessions, ranges, seen, low, high)
-    # A range begins and ends with a change. Take the change with more calls outside the range; the
-    # search of the segments finds the other one.
+    # A range has a change at each end. Report the change that has more calls beyond it; the other
+    # change is found when the segments are searched.
     outer = sessions.calls[:low].sum(), sessions.calls[high:].sum()
     cut, change = (low, change) if outer[0] >= outer[1] else (high, -change)
     return _Cut(cut, change, p_value, sessions.place)

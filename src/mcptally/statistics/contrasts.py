@@ -171,7 +171,7 @@ def _effects(failed: Floats, holds: Floats) -> Floats:
 
 
 def _p_values(table: _Table) -> Floats:
-    """Return a p-value for each fact: the share of draws in which any fact separates as well."""
+    """Return each fact's p-value: the share of draws in which some fact separates as well."""
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
     if sessions >= MIN_SESSIONS:
@@ -185,7 +185,7 @@ def _p_values(table: _Table) -> Floats:
 def _by_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the largest one in each draw of random signs for sessions.
+    """Return each fact's statistic, and the largest statistic in each draw of random session signs.
 
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
     the score is as often positive as negative, regardless of the correlation within the session.
@@ -202,7 +202,7 @@ def _by_sessions(
 def _within_sessions(
     table: _Table, sessions: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Return each fact's statistic, and the largest one in each permutation within sessions."""
+    """Return each fact's statistic, and the largest statistic in each permutation."""
     order = np.argsort(table.session, kind="stable")
     totals = np.bincount(table.session, table.failed, sessions)
     mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))

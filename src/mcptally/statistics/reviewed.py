@@ -36,7 +36,7 @@ strata with less accurate verdicts get more answers."""
 
 
 class Drawn(NamedTuple):
-    """The groups of calls that were drawn from a stratum for a sample."""
+    """The groups of calls drawn from a stratum for a sample."""
 
     certain: list[tuple[int, int]]
     """Groups that are always drawn: each group's index, and the number of its calls to review."""
@@ -247,7 +247,7 @@ def _cells(
 
 
 def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float) -> Interval:
-    """Return the rate in a group that is always drawn, with its interval.
+    """Return the rate, with its interval, in a group that is always drawn.
 
     The interval allows for calls of the group that would get a different answer.
     """
@@ -256,7 +256,8 @@ def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float)
         return _wilson(rate, n, alpha)
     if size <= n:
         return Interval(rate, rate, rate)
-    # The variance of a single random call is half the share of pairs with different answers.
+    # The variance of a single randomly chosen call is half the share of pairs with different
+    # answers.
     half = _normal(alpha) * math.sqrt(mixed / 2 / n)
     return Interval(rate, max(0.0, rate - half), min(1.0, rate + half))
 
