@@ -57,7 +57,7 @@ VALUE_DEPTH: Final = 64
 
 
 def max_value_depth(schema: Any) -> int | None:
-    """Return the smallest depth of a value whose validation may cost too much.
+    """Return the smallest depth at which validating a value may cost too much.
 
     Returns None if there is no such depth. Without references, a schema is a tree, and its size
     bounds the cost. With references or `unevaluated…` keywords, which evaluate all subschemas a
@@ -90,7 +90,7 @@ class ErrorCost:
         return self.costly_steps(len(msgspec.json.encode(value))) is not None
 
     def costly_steps(self, size: int) -> int | None:
-        """Return the schema's steps if a value of this size makes them too costly, else None.
+        """Return the schema's steps if they are too costly for a value of this size, else None.
 
         Args:
             size: size of the value in bytes.

@@ -155,7 +155,7 @@ def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
 
 
 def _is_schema(name: str, schema: Any) -> bool:
-    """Return whether the fast engine finds a schema valid against its metaschema."""
+    """Return whether a schema is valid against its metaschema, according to the fast engine."""
     if not isinstance(schema, dict):
         return False
     try:
@@ -184,7 +184,7 @@ def _meta_message(error: Any) -> str:
 
 
 def _bad_patterns(schema: Any) -> Iterator[tuple[str, str]]:
-    """Yield the place (JSON Pointer) and text of each pattern that is not valid ECMA 262."""
+    """Yield the JSON Pointer and the text of each pattern that is not valid ECMA 262."""
     for at, node in nodes_of(schema):
         texts = [node.get("pattern"), *keys(node.get("patternProperties"))]
         for text in texts:

@@ -1,4 +1,4 @@
-"""Validates with the library jsonschema when the fast engine rejects a schema.
+"""Validates with the library jsonschema if the fast engine rejects a schema.
 
 Importing jsonschema takes 0.1 s, and most archives do not need it: import this module lazily.
 """

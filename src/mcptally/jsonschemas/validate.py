@@ -39,7 +39,7 @@ class _Values(StageTable):
 
 
 def validate_calls(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
-    """Validate each call's arguments and output; add columns with state, error and path.
+    """Validate each call's arguments and output; add columns for state, error and path.
 
     The columns are `input_schema_…` and `output_schema_…`.
 

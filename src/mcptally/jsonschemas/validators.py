@@ -116,7 +116,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
                 (_place(e.instance_path), _message(e.kind.name, e.kind.as_dict(), e.instance))
                 for e in collect_errors(validator, cost, value)
             ]
-        except ValueError as error:  # nested too deeply for the engine
+        except ValueError as error:  # the value is nested too deeply for the engine
             return UNUSABLE_SCHEMA, f"{error}"[:500], None
         return _first(errors) if errors else ("invalid", "does not match the schema", "")
 
@@ -196,7 +196,7 @@ def _first_of(names: Iterable[Any], message: str) -> str:
 
 
 def _message(name: str, detail: dict[str, Any], value: Any) -> str:
-    """Return the message for an error, without the value: equal errors then have equal messages."""
+    """Return an error's message. It omits the value, so that equal errors have equal messages."""
     if name == "type":
         kinds = sorted(detail.get("types", ()))
         own = json_type(value)

@@ -109,7 +109,7 @@ class References:
             self._anchors.setdefault(anchor.lower(), []).append(at)
 
     def _with_id(self, steps: tuple[str, ...]) -> list[str]:
-        """Return the schema resources whose id may equal a URI; either may be relative."""
+        """Return the schema resources whose id may equal a URI. Both id and URI may be relative."""
         ids = self._ids.get(steps[-1], [])
         if len(ids) > _MAX_COMPARED_IDS:
             return [at for _, at in ids]
