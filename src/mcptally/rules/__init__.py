@@ -57,7 +57,7 @@ def load(cls: type[R], *names: str) -> tuple[R, ...]:
 
 @functools.cache
 def measured() -> Mapping[str, Mapping[str, float]]:
-    """Return `hits` (decided labelled calls) and `right` (correct decisions) by rule id."""
+    """Map rule ids to `hits` (decided labelled calls) and `right` (correct decisions)."""
     text = (_FOLDER / "measured.json").read_bytes()
     counts: dict[str, dict[str, float]] = msgspec.json.decode(text)
     return counts

@@ -89,7 +89,7 @@ class FindingRule(rules.Rule, frozen=True, kw_only=True):
 
 @functools.cache
 def finding_rules() -> Mapping[str, FindingRule]:
-    """Load all rules that make findings, by id."""
+    """Load all rules that make findings, keyed by id."""
     return {rule.id: rule for rule in rules.load(FindingRule, *FILES)}
 
 
@@ -138,7 +138,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Select only the columns of `rows` that findings or `more` need: filters copy all columns."""
+    """Select the columns that findings need, and `more`, because filters copy all columns."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 
@@ -147,7 +147,7 @@ def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
-    """Return an expression: whether the rule applies to the revision of a row."""
+    """Return an expression that is true if the rule applies to the revision of a row."""
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 
@@ -159,7 +159,7 @@ def _findings(
     evidence: str | pl.Expr | None,
     path: str | pl.Expr | None,
 ) -> pl.DataFrame:
-    """Return one finding of `rule` per row, whatever revision it has; see `make_findings`."""
+    """Return one finding of `rule` per row, whatever the row's revision; see `make_findings`."""
     if not rows.height:
         return Findings.empty()
     values = {
