@@ -65,7 +65,7 @@ class Scorer:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Calibration:
-    """How well certainties agree with the share of correct results."""
+    """How well certainties agree with the shares of correct results."""
 
     brier: float
     """Brier score (1950): mean squared difference between certainty and correctness, 0 to 1."""
@@ -342,7 +342,7 @@ def _by_rule(rows: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _seed(rows: pl.DataFrame) -> pl.Series:
-    """Return what the seed heuristic decides for each row, as its document specifies."""
+    """Return, for each row, what the seed heuristic decides according to its document."""
     contexts = (
         {
             "tool": {"name": tool or ""},

@@ -56,7 +56,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightedShares:
-    """Shares of labelled errors with one weighting (0 to 1; NaN without errors)."""
+    """Shares of the labelled errors under one weighting (0 to 1; NaN without errors)."""
 
     weighting: str
     """The unit that has equal weight: each label (`text`), each group of labels with the same

@@ -121,7 +121,7 @@ class _Weighed(NamedTuple):
 
 
 def _by_server(sample: Sample, settled: Settled) -> list[ServerAccuracy]:
-    """Return the accuracy on each server, with an interval from Kish's effective sample size."""
+    """Return the accuracy per server, with an interval based on Kish's effective sample size."""
     weights = estimates.weights(sample)
     by_server: dict[str | None, list[_Weighed]] = defaultdict(list)
     for each in sample.drawn:

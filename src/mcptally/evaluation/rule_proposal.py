@@ -36,8 +36,8 @@ class Proposal(NamedTuple):
     id: str
     toml: str
     changes: list[tuple[str | None, str | None, str, str | None, int]]
-    """Changes of verdicts due to the rule, each with server, tool, template, previous verdict and
-    number of calls."""
+    """The verdicts that the rule would change, each with server, tool, template, previous verdict
+    and number of calls."""
     verdict: str
     refused: str = ""
     """Why the row cannot be used; empty if it is valid."""
