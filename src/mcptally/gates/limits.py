@@ -93,7 +93,7 @@ class Result:
     line: int | None = None
 
     def failed_if_undecided(self) -> "Result":
-        """Return this result, with the state `failed` if it is undecided."""
+        """Return this result, with the state changed to `failed` if it is undecided."""
         if self.state != "undecided":
             return self
         return dataclasses.replace(self, state="failed", message=f"undecided: {self.message}")

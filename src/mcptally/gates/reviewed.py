@@ -50,7 +50,7 @@ def check_change(base: Store, new: Store, gates: Sequence[Gate]) -> Iterator[Res
 
 
 def changes(base: Store, new: Store) -> "list[tuple[ReviewedRate, ReviewedRate, Interval]]":
-    """Return, for each rate that both stores' samples provide, both values and the difference."""
+    """Return both values and the difference for each rate that both stores' samples provide."""
     before = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(base)}
     after = {(rate.metric, rate.server, rate.tool): rate for rate in _rates(new)}
     return [
