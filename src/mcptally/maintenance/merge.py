@@ -192,7 +192,7 @@ def _values(column: pl.LazyFrame) -> pl.Series:
 
 
 def _without_unused_files(earlier: EarlierStores) -> EarlierStores:
-    """Return the stores without the files from which no row is reused."""
+    """Return the stores without the files of which no row is reused."""
     places = earlier.places.all().select("file")
     reused = earlier.reused(earlier.places.all()).select("file")
     used = {*_values(reused), *earlier.file_places.get_column(RecordingPlaces.file.name)}
