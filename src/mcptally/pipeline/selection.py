@@ -60,7 +60,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_manifest(cls, manifest: Mapping[str, Any]) -> Self:
-        """Return the selection with which the store of this manifest was made."""
+        """Return the selection with which the store that has this manifest was made."""
         kept = manifest.get("selection") or {}
         times = {
             name: datetime.datetime.fromisoformat(kept[name])
@@ -155,7 +155,7 @@ class Selection(msgspec.Struct, frozen=True):
         )
 
     def calls(self) -> pl.Expr:
-        """Return an expression: whether a call is selected.
+        """Return an expression that is true if a call is selected.
 
         With `since` or `until`, calls with an unknown time are not selected.
         """
