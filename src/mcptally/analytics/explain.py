@@ -59,7 +59,7 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
     found = _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
-    if found.call["outcome"] not in FAILED or found.call["arguments"] is None:
+    if found.call["outcome"] not in FAILED or found.call["tool"] is None:
         return found
     return dataclasses.replace(found, contrast=_contrast(store, found.call))
 
