@@ -1,20 +1,27 @@
 """Writes the keywords of each pattern into the rule files: every match contains one of them.
 
 python -m tests.verdict.keywords
+
+A pattern's keywords are those words that it requires which the fewest labelled texts contain, or
+the longest if it reads results.
 """
 
+import functools
 import json
 import re
 import tomllib
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from mcptally.rules import parse
 from mcptally.seeds.validation_logic.normalised_error import FILE, CategoryRule
 from mcptally.verdict import classify, hidden_errors
 from mcptally.verdict.rule_model import HiddenRule, TextRule, VerdictRule
-from tests.verdict.pattern_keywords import required
+from tests.verdict.pattern_keywords import length, required
 
 RULES = Path(classify.__file__).parents[1] / "rules"
+LABELLED = [Path(__file__).parent / name for name in ("natural.jsonl", "labels/errors.jsonl")]
 LANGUAGES = RULES.parent / "verdict" / "languages.toml"
 FILES = {
     **dict.fromkeys(classify.FILES, VerdictRule),
@@ -25,18 +32,38 @@ ROW = re.compile(r"(?ms)^\[\[rule\]\]\n.*?(?=^\[\[rule\]\]|\Z)")
 KEYWORDS = re.compile(r"(?m)^keywords = \[(?:\n(?:  .*\n)*\]|.*\])\n")
 
 
-def derived(pattern: str) -> tuple[str, ...]:
+@functools.cache
+def texts() -> list[str]:
+    """Return the labelled texts in lower case."""
+    lines = (line for path in LABELLED for line in path.read_text("utf-8").splitlines())
+    return sorted({json.loads(line)["text"].lower() for line in lines})
+
+
+@functools.cache
+def with_word(word: str) -> frozenset[int]:
+    """Return the numbers of the labelled texts that contain a word."""
+    return frozenset(number for number, text in enumerate(texts()) if word in text)
+
+
+def rarity(words: Iterable[str]) -> tuple[int, int]:
+    """Rank words by how few labelled texts contain one of them, then by length."""
+    found = frozenset[int]().union(*(with_word(word.lower()) for word in words))
+    return -len(found), length(words)
+
+
+def derived(pattern: str, rank: Callable[[Iterable[str]], Any] = rarity) -> tuple[str, ...]:
     """Return the keywords of a pattern; none if one of its branches has none."""
     words: set[str] = set()
-    for branch in required(pattern) or ():
-        words |= max(branch, key=lambda each: min(len(word.encode()) for word in each))
+    for branch in required(pattern, rank) or ():
+        words |= max(branch, key=rank)
     # A word that contains another one is found with it.
     return tuple(sorted(w for w in words if not any(o != w and o in w for o in words)))
 
 
 def of_matches(rule: TextRule) -> tuple[tuple[str, ...], ...]:
     """Return the keywords of a rule's patterns, without those of its class of words."""
-    keywords = tuple(map(derived, rule.matches))
+    rank = length if isinstance(rule, HiddenRule) else rarity
+    keywords = tuple(derived(pattern, rank) for pattern in rule.matches)
     return keywords if any(keywords) else ()
 
 

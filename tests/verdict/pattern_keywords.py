@@ -7,7 +7,8 @@ tried on every text: this takes time, but no match is lost.
 
 import dataclasses
 import re
-from typing import Final, TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 MIN_BYTES: Final = 3
 """Bytes of the shortest keyword; shorter literals are in nearly every text."""
@@ -25,12 +26,23 @@ Branch: TypeAlias = tuple[frozenset[str], ...]
 """Sets of literals in lower case; a match contains one literal of each set."""
 
 
-def required(pattern: str) -> tuple[Branch, ...] | None:
+def length(words: Iterable[str]) -> int:
+    """Return the number of bytes of the shortest word."""
+    return min(len(word.encode()) for word in words)
+
+
+def required(
+    pattern: str, rank: Callable[[Iterable[str]], Any] = length
+) -> tuple[Branch, ...] | None:
     """Return the keywords of each branch of a pattern; None: none are known.
 
     Every match contains, for at least one branch, a literal of each of its sets.
+
+    Args:
+        pattern: a regular expression.
+        rank: chooses among sets of words that a part of a pattern requires: the highest wins.
     """
-    parser = _Parser(pattern)
+    parser = _Parser(pattern, rank)
     try:
         branches = parser.branches()
     except _UnsupportedError:
@@ -56,8 +68,8 @@ class _Words:
     """Bytes of the shortest one."""
 
     @classmethod
-    def of(cls, word: str) -> "_Words":
-        return cls((word,), len(word.encode()))
+    def of(cls, *words: str) -> "_Words":
+        return cls(words, length(words))
 
 
 @dataclasses.dataclass
@@ -69,6 +81,7 @@ class _Parser:
     """
 
     pattern: str
+    rank: Callable[[Iterable[str]], Any]
     at: int = 0
 
     def branches(self) -> list[list[_Words]]:
@@ -141,11 +154,8 @@ class _Parser:
         self._skip_past(")")
         if not all(branches):
             return None
-        best = [max(branch, key=lambda words: words.shortest) for branch in branches]
-        return _Words(
-            tuple(word for words in best for word in words.all),
-            min(words.shortest for words in best),
-        )
+        best = [max(branch, key=lambda words: self.rank(words.all)) for branch in branches]
+        return _Words.of(*(word for words in best for word in words.all))
 
     def _skip_class(self) -> None:
         """Move past a character class, which may contain other classes."""

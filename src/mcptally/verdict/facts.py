@@ -160,17 +160,16 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     """
     text = [each.name for each in (_Facts.error_text, _Facts.stderr_error, _Facts.named_tool)]
     failed = failed.with_columns(named_tool=_NAMED_TOOL)
-    texts = _texts(failed[text].unique(maintain_order=True)).with_row_index("text").pipe(run_query)
-    matched = match.match_rules(
-        chosen,
-        texts.get_column(_Facts.stripped.name),
-        texts.get_column(_Facts.stripped.name),
-        texts.get_column(_Facts.line.name),
-    )
+    replies = _texts(failed[text].unique(maintain_order=True)).pipe(run_query)
+    texts = replies.select("stripped", "line").unique("stripped", maintain_order=True)
+    stripped = texts.get_column(_Facts.stripped.name)
+    matched = match.match_rules(chosen, stripped, stripped, texts.get_column(_Facts.line.name))
     frame = (
         failed.lazy()
         .join(
-            texts.lazy().select(*text, "text", "text_status", "stripped", "stack_trace"),
+            replies.lazy()
+            .select(*text, "text_status", "stripped", "stack_trace")
+            .join(texts.lazy().select("stripped").with_row_index("text"), on="stripped"),
             on=text,
             how="left",
             nulls_equal=True,
@@ -191,13 +190,8 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         _column_matches(frame, field, pattern, chosen, matched).alias(name)
         for (field, pattern), name in columns.items()
     ]
-    quotes = _quoted_from(texts.get_column(_Facts.stripped.name), frame, chosen, matched).alias(
-        "quotes"
-    )
-    words_of = [
-        _whose_words(texts.get_column(_Facts.stripped.name), frame, name, chosen, matched)
-        for name in _WORDS
-    ]
+    quotes = _quoted_from(stripped, frame, chosen, matched).alias("quotes")
+    words_of = [_whose_words(stripped, frame, name, chosen, matched) for name in _WORDS]
     named = _named_arguments(frame)
     names_argument = np.zeros(frame.height, dtype=np.bool_)
     names_argument[named.get_column(_Facts.row.name).to_numpy()] = True
@@ -487,7 +481,7 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
 def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
     """Return the indexes of rows whose text is in one of `matched`, where None means every text."""
     number = frame.get_column(_Facts.text.name).to_numpy()
-    wanted = np.zeros(frame.get_column(_Facts.text.name).n_unique(), dtype=np.bool_)
+    wanted = np.zeros(number.max(initial=0) + 1, dtype=np.bool_)
     for texts in matched:
         wanted[slice(None) if texts is None else texts] = True
     return np.flatnonzero(wanted[number])
