@@ -605,10 +605,14 @@ def main() -> None:
         "faulty backends, unread": faulty,
         "injected faults, unread": injected,
         "calls repeated, read": held_out.filter(repeated & ~unread),
+        "fresh, read": held_out.filter(pl.col("file") == OUR_LABELS[4].name),
+        "fresh with faulty backends, read": held_out.filter(pl.col("file") == OUR_LABELS[5].name),
         "all, read and unread": held_out,
     }
     hidden = {name: found.filter(unread & some) for name, some in of_file.items()}
     hidden["calls repeated, read"] = found.filter(repeated & ~unread)
+    hidden["fresh, read"] = found.filter(pl.col("file") == OUR_LABELS[4].name)
+    hidden["fresh with faulty backends, read"] = found.filter(pl.col("file") == OUR_LABELS[5].name)
     hidden["all, read and unread"] = found
     sections = {
         "All figures together": together(sets, hidden),

@@ -177,6 +177,20 @@ def test_labels_are_weighed_by_text_group_calls_and_server(tmp_path: Path):
     assert math.isnan(shares["text"].tool_recall)
 
 
+def test_labels_that_share_a_failure_share_their_calls(tmp_path: Path):
+    one, two = (ERROR | {"text": f"user {n} not found", "calls": 1 + n} for n in (1, 2))
+    other = ERROR | {"text": "fetch failed", "verdict": "infrastructure", "calls": 7}
+    read = labels.read(write(tmp_path, one, two, other, ERROR))
+    assert read.get_column("calls").to_list() == [5, 5, 7, 1]
+
+
+def test_a_number_of_calls_must_be_positive(tmp_path: Path):
+    with pytest.raises(
+        UnreadableError, match=r"labels\.jsonl:1: 'calls' must be a positive integer"
+    ):
+        labels.read(write(tmp_path, ERROR | {"calls": 0}))
+
+
 @pytest.mark.slow
 def test_the_verdict_on_a_hidden_error_reads_what_reports_the_failure(tmp_path: Path):
     crash = "TypeError: Cannot read properties of undefined (reading 'id')"

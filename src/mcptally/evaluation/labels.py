@@ -15,7 +15,7 @@ import polars as pl
 from mcptally.errors import UnreadableError, near, reason
 from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
-from mcptally.verdict import classify
+from mcptally.verdict import classify, error_template
 
 VERDICTS: Final = ("business", "tool_failure", "infrastructure")
 """The classes on which verdicts are measured; calls labelled as ambiguous are excluded."""
@@ -44,7 +44,9 @@ class LabelledCalls(StageTable):
     )
     is_ambiguous = Column(pl.Boolean, "Whether the reader could not determine the cause.")
     cause = Column(pl.String, "Sub-class that the reader gave.")
-    calls = Column(pl.Int64, "Recorded calls that the label stands for; 1 if that is not known.")
+    calls = Column(
+        pl.Int64, "Recorded calls that failed like this one; 1 if their number is not known."
+    )
 
 
 class DecidedCalls(LabelledCalls):
@@ -115,7 +117,12 @@ def read(path: Path) -> pl.DataFrame:
         rows.append({"line": number, **{k: _valid_text(v) for k, v in read_row(row).items()}})
     if not rows:
         raise UnreadableError(f"{path}: the file has no labelled calls")
-    return pl.DataFrame(rows, schema=LabelledCalls.schema(), orient="row")
+    calls = LabelledCalls.calls.col
+    template = error_template.templates(pl.Series([row["text"] for row in rows], dtype=pl.String))
+    group = (LabelledCalls.server.col, LabelledCalls.tool.col, LabelledCalls.label.col, template)
+    return pl.DataFrame(rows, schema=LabelledCalls.schema(), orient="row").with_columns(
+        calls=pl.when(calls.is_null()).then(pl.lit(1, pl.Int64)).otherwise(calls.sum().over(*group))
+    )
 
 
 def family(server: str) -> str:
@@ -141,6 +148,9 @@ def _problem(row: Any) -> str | None:
     code = row.get("code")
     if not (code is None or (isinstance(code, int) and abs(code) < 2**63)):
         return f"'code' must be an integer, not {code!r}"
+    calls = row.get("calls")
+    if not (calls is None or (type(calls) is int and 0 < calls < 2**31)):
+        return f"'calls' must be a positive integer, not {calls!r}"
     for name, values in _VALUES.items():
         if (value := row.get(name)) is not None and value not in values:
             return f"{name} {value!r} is not one of {', '.join(values)}{near(value, values)}"
@@ -171,7 +181,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         "label": verdict if verdict in VERDICTS else None,
         "is_ambiguous": verdict == "ambiguous",
         "cause": row.get("reason"),
-        "calls": 1,
+        "calls": row.get("calls"),
         "is_hidden": is_hidden,
     }
 
@@ -193,7 +203,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
         "text": text,
         "label": _CLASSES.get(row["class"]) if is_marked else None,
         "is_ambiguous": is_marked and row["class"] == "ambiguous",
-        "calls": 1,
+        "calls": row.get("calls"),
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
