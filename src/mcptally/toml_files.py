@@ -23,7 +23,7 @@ _PACKAGE: Final = os.path.dirname(__file__)  # noqa: PTH120
 
 
 class CompiledFile(msgspec.Struct, frozen=True):
-    """The entry of a TOML file in `compiled.json`."""
+    """An entry in `compiled.json`, for one TOML file."""
 
     crc32: int
     """Checksum of the file's bytes."""

@@ -116,7 +116,7 @@ def _with_repeated_masked(
 
 
 def _masked(changed: Mapping[str, Mapping[Any, Any]], frame: pl.DataFrame) -> pl.DataFrame:
-    """Replace the strings in each column of a frame by their masked versions.
+    """Replace the strings in each column of a frame with their masked versions.
 
     Args:
         changed: for each column, maps strings to their masked versions.

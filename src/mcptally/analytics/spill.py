@@ -63,7 +63,9 @@ def _lock(path: Path, *, wait: bool) -> int | None:
         fcntl.flock(folder, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError:
         os.close(folder)
-        if wait:  # Without file locks, other processes do not remove the folder either.
+        # Other processes remove a folder only after they lock it, so without file locks, they never
+        # do.
+        if wait:
             return None
         raise
     return folder

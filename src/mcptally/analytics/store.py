@@ -408,9 +408,9 @@ def open_store(path: str | Path, *, memory: str | None = None, masked: bool = Fa
         path: the store's folder.
         memory: DuckDB's memory limit, such as `2GB`; by default four fifths of the machine's
             memory. With a limit, answers are computed in a child process that cannot exceed it.
-        masked: whether to replace tokens and passwords by `[redacted:NAME]` in everything that the
-            store returns; required for untrusted SQL. The first query writes masked copies of the
-            tables into the store.
+        masked: whether to replace tokens and passwords with `[redacted:NAME]` in everything that
+            the store returns; required for untrusted SQL. The first query writes masked copies of
+            the tables into the store.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.

@@ -1,4 +1,4 @@
-"""The command `mcptally review`: asks whose fault failed calls are, and estimates rates."""
+"""The command `mcptally review`: asks whose fault each failed call is, and estimates rates."""
 
 import functools
 import os

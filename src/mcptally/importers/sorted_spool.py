@@ -26,7 +26,7 @@ _Key = tuple[int, int]
 
 
 def sorted_by_time(items: Iterable[Item], *, batch: int = BATCH_BYTES) -> Iterator[Item]:
-    """Yield the items in order of time; an item without a time stays behind its predecessor."""
+    """Yield the items in chronological order; an item without a time follows its predecessor."""
     held: list[tuple[_Key, bytes]] = []
     size = number = last = 0
     with tempfile.TemporaryDirectory(prefix="mcptally-") as folder:

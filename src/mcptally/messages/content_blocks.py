@@ -31,7 +31,7 @@ _MAX_ESCAPE: Final = len(r"\ud83d\ude00")
 
 class _LongBlock(Block, gc=False, rename="camel"):
     text: Raw = ABSENT  # type: ignore[assignment]
-    """Raw JSON of the text; `_decode_long` replaces it by a decoded string."""
+    """Raw JSON of the text; `_decode_long` replaces it with a decoded string."""
 
 
 class _LongResult(Result, gc=False, rename="camel"):

@@ -85,7 +85,7 @@ class LongResults:
         return DecodedResults(results, odd, kept, rows)
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
-        """Replace each column whose name begins with `REFERENCE` by a column of texts."""
+        """Replace each column whose name begins with `REFERENCE` with a column of texts."""
         names = [name for name in replies.columns if name.startswith(REFERENCE)]
         if not names:
             return replies

@@ -57,13 +57,13 @@ class _JsonText:
 
 
 class _Secrets:
-    """Replaces secrets by environment variables; equal secrets get the same variable."""
+    """Replaces secrets with environment variables; equal secrets get the same variable."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def replaced(self, value: Any) -> Any:
-        """Replace each text in a JSON value that contains a secret by a `_Variable`.
+        """Replace each text in a JSON value that contains a secret with a `_Variable`.
 
         Raises:
             UsageError: a value with a secret is nested too deeply for a Python literal.

@@ -220,7 +220,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def summaries(self, servers: Iterable[str | None]) -> list[StoredSummaries]:
         """Return the summaries of reused recordings.
 
-        Kinds of facts that are stored by server are restricted to `servers`.
+        Facts that are stored per server are returned only for `servers`.
         """
         chosen = pl.DataFrame({"server": list(servers)}, schema={"server": pl.String})
         return [

@@ -374,7 +374,7 @@ def _renamed(rows: pl.DataFrame, name: str, other: str) -> pl.DataFrame:
 
 
 def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Replace the file indexes in a frame by file names."""
+    """Replace the file indexes in a frame with file names."""
     return frame.with_columns(file=names[frame.get_column(Event.file.name)])
 
 

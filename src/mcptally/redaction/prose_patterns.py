@@ -11,7 +11,7 @@ from mcptally.redaction.secret_patterns import SECRETS, SecretPattern, rows_of
 
 
 def _escaped(text: str, backslashes: int) -> str:
-    r"""Replace non-ASCII characters by lower-case JSON escapes with this many `backslashes`."""
+    r"""Replace non-ASCII characters with lower-case JSON escapes with this many `backslashes`."""
     mark = "\\" * backslashes
     return "".join(c if c.isascii() else f"{mark}u{ord(c):04x}" for c in text)
 

@@ -215,7 +215,10 @@ def matches_near(
 
 
 def _windows(starts: Iterable[int], before: int, after: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges from `before` to `after` around the starts; touching ranges are merged."""
+    """Yield ranges from `before` bytes before each start to `after` bytes after it.
+
+    Ranges that touch are merged.
+    """
     first = end = -1
     for start in starts:
         if start - before > end:

@@ -90,7 +90,7 @@ def cut(text: str, units: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace lone surrogates in a text by U+FFFD, so that it can be encoded as UTF-8."""
+    """Replace lone surrogates in a text with U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

@@ -86,7 +86,7 @@ class Series(NamedTuple):
 
 
 def change_points(series: Series) -> list[Change]:
-    """Return the changes in the hit rate of a series, in order of time.
+    """Return the changes in the hit rate of a series, in chronological order.
 
     Each tool is compared with itself, so a change in the mix of tools does not look like a change
     in the rate. Changes are found by binary segmentation: the series is split at its most certain
@@ -96,7 +96,7 @@ def change_points(series: Series) -> list[Change]:
 
 
 def _changes(series: Series) -> Iterator[Change]:
-    """Yield the changes in a series, or in a segment of one, in order of time."""
+    """Yield the changes in a series, or in a segment of one, in chronological order."""
     calls, hits = series.calls.sum(), series.hits.sum()
     if calls < 2 * MIN_CALLS or not 0 < hits < calls:
         return
@@ -165,7 +165,7 @@ class _Cut(NamedTuple):
     difference: float
     p_value: float
     place: Whole
-    """For each element, the position of its session or slice in order of time."""
+    """For each element, the position of its session or slice in chronological order."""
 
 
 class _Ranges(NamedTuple):

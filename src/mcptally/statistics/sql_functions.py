@@ -62,8 +62,8 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
-        # Functions of numbers get null as NaN, and return NaN. DuckDB itself returns null for null
-        # lists.
+        # Functions that take numbers receive null as NaN, and return NaN for it. DuckDB itself
+        # returns null for null lists.
         nulls = DEFAULT if gives.endswith("[]") else SPECIAL
         connection.create_function(
             name, function, list(takes), gives, type=ARROW, null_handling=nulls

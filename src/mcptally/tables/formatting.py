@@ -12,7 +12,7 @@ import polars as pl
 
 
 def formatted(template: str, *values: str | pl.Expr) -> pl.Expr:
-    """Return an expression that replaces each `{}` in `template` by a value.
+    """Return an expression that replaces each `{}` in `template` with a value.
 
     The result is null in rows where any value is null.
 

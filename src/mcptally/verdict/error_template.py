@@ -1,7 +1,7 @@
 """Reduces an error text to a template: the message without the parts that vary between calls.
 
 `templates` strips the text around the message (prefixes of SDKs, JSON, tracebacks, headings), then
-replaces quoted text, URLs, paths, times, ids and numbers by placeholders.
+replaces quoted text, URLs, paths, times, ids and numbers with placeholders.
 """
 
 import functools

@@ -119,7 +119,7 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
-    """Replace the tool's name in each text by `THIS_TOOL`, because names are not evidence.
+    """Replace the tool's name in each text with `THIS_TOOL`, because names are not evidence.
 
     A name that is also a word, such as "fetch", is replaced only where the text uses it as a name.
 
@@ -140,13 +140,13 @@ def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:
 
 
 def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
-    """Replace a name by `THIS_TOOL` wherever it stands between `before` and `after`."""
+    """Replace a name with `THIS_TOOL` wherever it stands between `before` and `after`."""
     parts = text.str.split(pl.concat_str(pl.lit(before), name, pl.lit(after)))
     return pl.when(name != "").then(parts.list.join(before + THIS_TOOL + after)).otherwise(text)
 
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
-    """Return an expression that is true if a text reports a failure without its cause."""
+    """Return an expression that is true if a text reports a failure without stating its cause."""
     return text.str.contains(_UNINFORMATIVE)
 
 

@@ -166,8 +166,9 @@ def source(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     """Return, for each call, whether its text names a component that the call does not mention.
 
-    A call mentions a component if its arguments or the tool's name contain the beginning of the
-    word. The result is False without arguments, and for texts that name no component.
+    A call mentions a component if its arguments or the tool's name contain the first letters of the
+    component's name. The result is False for calls without arguments, and for texts that name no
+    component.
 
     Args:
         texts: texts without wrappers.

@@ -87,7 +87,7 @@ class _Owned(StderrExceptions):
 
 
 def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per stack trace on stderr (`StderrExceptions`), in order of time.
+    """Return one row per stack trace on stderr (`StderrExceptions`), in chronological order.
 
     Chained exceptions share a row, in which the last exception comes first.
 

@@ -1,4 +1,4 @@
-"""Builds the page of an error group: calls to a tool with the same message and verdict."""
+"""Builds the page of an error group: failed calls to one tool, with equal messages and verdicts."""
 
 from typing import Any, Final
 

@@ -109,7 +109,7 @@ def around(answers: Answers, session: str, call: str, beside: int) -> list[dict[
 
 
 def _turns(answers: Answers, session: str, first: int, last: int) -> list[dict[str, Any]]:
-    """Return the calls `first` to `last` and the notifications between them, in order of time."""
+    """Return calls `first` to `last` and the notifications between them, in chronological order."""
     calls = answers.sql(_CALLS, session, first, last).to_dicts()
     times = [row["requested_at"] for row in calls if row["requested_at"] is not None]
     turns = [{"kind": "call", **row} for row in calls]

@@ -186,7 +186,7 @@ def inputs(row: Mapping[str, Any]) -> str:
         where = f"{row['input_path']} " if row["input_path"] else "the object "
         error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
         said.append(f"{_of(broken, calls)} break the input schema, most often: {error}")
-    # The row counts calls to unknown tools, but does not list these tools by name.
+    # The problem's line on the page does not name the unknown tools, so name them here.
     if unlisted:
         tools = "a tool" if len(row["unlisted"]) == 1 else "tools"
         said.append(

@@ -18,8 +18,7 @@ from mcptally.transcript.remote import not_found
 PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
-"""Patterns for names of files in folders that may be transcripts or logs, also with the suffix .gz
-or .zst."""
+"""Patterns for names of files that may be transcripts or logs; .gz and .zst may be appended."""
 _NAMES: Final = tuple(
     f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
 )

@@ -124,7 +124,7 @@ def _together(text: str) -> str:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Wrap text to lines of at most `width` characters; longer words are not broken."""
+    """Wrap text into lines of at most `width` characters; longer words are not broken."""
     for line in textwrap.wrap(
         text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     ):

@@ -178,7 +178,7 @@ class Service:
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             return
         except OSError as error:
-            # Usually no descriptor is free: waiting clients are accepted later.
+            # The usual cause is that no descriptor is free; waiting clients are accepted later.
             self._close_idle_connection()
             self._pause_accepting(f"cannot accept connections: {error.strerror}")
             return

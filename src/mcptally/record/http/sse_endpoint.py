@@ -33,7 +33,7 @@ def origins(scheme: str, host: str, port: int, *, loopback: bool) -> frozenset[b
 
 
 def rewrite_url(url: bytes, *, server: frozenset[bytes], own_origin: bytes) -> bytes | None:
-    """Replace the server's origin in an absolute URL by the recorder's; None for other URLs."""
+    """Replace the server's origin in an absolute URL with the recorder's; None for other URLs."""
     match = _ABSOLUTE.fullmatch(url)
     if match is None or match["origin"].lower() == own_origin.lower():
         return None

@@ -100,7 +100,7 @@ class StderrStream(Stream):
 
 
 class Relay:
-    """Relays bytes until the server's stdout and stderr have ended; stdin may be open then."""
+    """Relays bytes until the server's stdout and stderr have ended; stdin may still be open."""
 
     def __init__(
         self, *, from_client: FrameStream, from_server: FrameStream, stderr: StderrStream

@@ -182,7 +182,7 @@ def _with_responses(rows: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
 
 
 def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFrame:
-    """Replace each first text that the decoder may have cut (`is_cut`) by the whole text."""
+    """Replace each first text that the decoder may have cut (`is_cut`) with the whole text."""
     cut = _indices(answered, _Replies.is_cut)
     if not len(cut):
         return answered

@@ -242,7 +242,8 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
     """Return evidence sentences, which quote the first 100 UTF-16 units of each error's text."""
-    # polars counts characters, whose number differs from that of UTF-16 units only above U+FFFF.
+    # polars counts characters, not UTF-16 units; the counts differ only if a character is above
+    # U+FFFF.
     text = Examined.text.col
     frame = (
         texts.alias("text")

@@ -116,7 +116,7 @@ class Housekeeper:
 
 
 def compress(segment: "str | Path", *, stop: threading.Event | None = None) -> "Path | None":
-    """Atomically replace a finished `.jsonl` by a `.jsonl.zst`; return None if it is locked.
+    """Atomically replace a finished `.jsonl` with a `.jsonl.zst`; return None if it is locked.
 
     Raises:
         OSError: reading or writing failed, or `stop` was set; the original is unchanged.

@@ -42,7 +42,7 @@ class RecordingWriter(Protocol):
         dir: Dir,  # noqa: A002
         **fields: Any,
     ) -> None:
-        """Record frames of a pipe."""
+        """Record frames read from a pipe."""
 
     def stderr(self, lines: Sequence[bytes]) -> None:
         """Record lines of stderr."""

@@ -88,7 +88,7 @@ class Recording:
         dir: Dir,  # noqa: A002 - name of the field in transcripts
         **fields: Any,
     ) -> None:
-        """Record frames of a pipe in one write, each as `message` or `raw` (see `encode_frame`).
+        """Record frames from a pipe in one write, each as `message` or `raw` (see `encode_frame`).
 
         `fields` (such as `unterminated`) are added to the events unchanged.
         """

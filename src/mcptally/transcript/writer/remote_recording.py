@@ -58,7 +58,7 @@ class RemoteRecording:
         dir: Dir,  # noqa: A002 - name of the field in transcripts
         **fields: Any,
     ) -> None:
-        """Record frames of a pipe."""
+        """Record frames read from a pipe."""
         self._call("frames", len(pieces), pieces, {"dir": dir, **fields})
 
     def stderr(self, lines: Sequence[bytes]) -> None:

@@ -1,11 +1,11 @@
 """Implements a queue of byte records in memory shared with a forked child process.
 
 One process puts records into the queue, the other takes them out. The counters only grow, and each
-is written by only one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value of
-`tail` after the records that are being executed). A record is contiguous: a record that does not
-fit before the end of the memory is put at the start. If the queue is empty, a record is also put at
-the start, to reuse memory that is in the processor's cache. `head` is stored after the record's
-bytes, so a killed process leaves only whole records.
+is written by only one process: `head` (bytes put), `tail` (bytes taken) and `begun` (the value that
+`tail` will have once the records now being processed are removed). A record is contiguous: a record
+that does not fit before the end of the memory is put at the start. If the queue is empty, a record
+is also put at the start, to reuse memory that is in the processor's cache. `head` is stored after
+the record's bytes, so a killed process leaves only whole records.
 
 The code does not rely on the order of stores to shared memory, because ARM does not preserve it:
 `begin` gets its limit from a message through a pipe, and the kernel's pipe locks make everything
