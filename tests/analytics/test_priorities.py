@@ -377,7 +377,7 @@ AWAY = ("fetch failed", 7), ("the backend is away", 3)
 @pytest.mark.parametrize(
     ("server", "title"),
     [
-        (SERVERS.add(outages(*LOCKED)), "database locked"),
+        (SERVERS.add(outages(*LOCKED)), "mostly database locked"),
         (SERVERS.add(outages(*LOCKED_OR_503)), "database locked or HTTP 5xx from a service"),
         (SERVERS.add(outages(*AWAY)), "service unavailable"),
     ],
@@ -401,7 +401,7 @@ def test_the_title_of_an_outage_is_what_four_fifths_of_its_calls_report(asked, s
     ],
 )
 def test_each_kind_of_outage_has_a_title(asked_symptom, text, title):
-    row = {"kind": "unavailable", "uncertain": False}
+    row = {"kind": "unavailable", "uncertain": False, "other_symptoms": False}
     assert problems.title(row | {"symptoms": asked_symptom(text)}) == title
 
 

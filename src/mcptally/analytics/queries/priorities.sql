@@ -9,10 +9,10 @@
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
 -- `tools` are tools that the servers have, of which the first `prominent` have at least a tenth as
 -- many affected calls as the first; `unlisted_calls` have other names. `symptoms` are what an
--- outage's texts report. `user_changer` is a program that starts the server as another user, if it
--- was denied access. `call_id` is a call with the most frequent combination of tool, message and
--- arguments. `exception` is what the server wrote to stderr while it answered that call with
--- `message`, or when it crashed.
+-- outage's texts report, and `other_symptoms` whether some report something else. `user_changer` is
+-- a program that starts the server as another user, if it was denied access. `call_id` is a call
+-- with the most frequent combination of tool, message and arguments. `exception` is what the server
+-- wrote to stderr while it answered that call with `message`, or when it crashed.
 WITH failed AS MATERIALIZED (
     SELECT kind_hash, session_hash, text_hash, arguments_hash, call_id FROM _failed_calls
 ),
@@ -123,6 +123,7 @@ symptoms AS (
     SELECT
         cause, CASE WHEN count(*) <= 3 AND bool_and(symptom IS NOT NULL)
             THEN list(symptom ORDER BY calls DESC, symptom) END AS symptoms,
+        max(so_far) < any_value(all_calls) AS other_symptoms,
         coalesce(arg_max(symptom, calls) = 'denied', false) AS is_denied
     FROM (
         SELECT
@@ -283,7 +284,7 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, client_changed, from_start, symptoms, prominent, user_changer, first_seen, last_seen, templates, template,
+        since, client_changed, from_start, symptoms, other_symptoms, prominent, user_changer, first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
         e.call_id AS call_id,
@@ -412,7 +413,7 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_low END AS rate_low,
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
-    coalesce(client_changed, false) AS client_changed, from_start, symptoms, prominent, user_changer,
-    first_seen, last_seen, templates, template, verdict, message, exception, call_id, probed, method, impact
+    coalesce(client_changed, false) AS client_changed, from_start, symptoms, coalesce(other_symptoms, false) AS other_symptoms,
+    prominent, user_changer, first_seen, last_seen, templates, template, verdict, message, exception, call_id, probed, method, impact
 FROM weighed p
 ORDER BY rank

@@ -70,7 +70,8 @@ _SYMPTOMS: Final[Mapping[str, str]] = {
 def title(row: Mapping[str, Any]) -> str:
     """Return a problem's title, preceded by "probably" if the cause that it names is uncertain."""
     if row["kind"] == "unavailable" and row["symptoms"]:
-        return " or ".join(_SYMPTOMS[each] for each in row["symptoms"])
+        mostly = "mostly " if row["other_symptoms"] else ""
+        return f"{mostly}{' or '.join(_SYMPTOMS[each] for each in row['symptoms'])}"
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
