@@ -172,7 +172,7 @@ def cancellation(
 def sdk_failure(
     connection: Connection, call: str, line: int, at: int | None, text: str
 ) -> Item | None:
-    """Return the item that ends a failed call: a timeout or a JSON-RPC error, as its text shows.
+    """Return the item that ends a failed call: a timeout or a JSON-RPC error, judged by its text.
 
     Returns None if no MCP SDK writes such an error text.
     """

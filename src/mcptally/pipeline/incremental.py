@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 
 class EarlierStores(msgspec.Struct, frozen=True):
-    """Stores of earlier runs, and which of their rows are reused.
+    """Stores written by earlier runs, and which of their rows are reused.
 
     If several stores contain a recording, its rows come from the first of them.
     """

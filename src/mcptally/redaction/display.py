@@ -43,7 +43,7 @@ def escape_controls(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    """Return the JSON escape of a character; keep tabs and line breaks between values."""
+    """Return a character's JSON escape; leave tabs and line breaks between values unchanged."""
     char = found[0]
     return char if char in "\n\r\t" else json.dumps(char)[1:-1]
 

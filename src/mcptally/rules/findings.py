@@ -138,7 +138,7 @@ def make_findings(
 
 
 def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Select the columns that findings need, and `more`, because filters copy all columns."""
+    """Drop all columns that neither findings nor `more` need, because filters copy every column."""
     return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
 
 

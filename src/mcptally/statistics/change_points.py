@@ -395,7 +395,7 @@ def _t_tail(sessions: int, seen: float) -> float:
 
 
 def _onset(series: Series, cut: _Cut) -> int:
-    """Return the position of the first element after a change, searched next to the cut."""
+    """Return the position of the first element after a change, which is near the cut."""
     near = np.flatnonzero((cut.place >= cut.first - 1) & (cut.place <= cut.first))
     low, high = int(near[0]), int(near[-1]) + 1
     sides = (cut.place < cut.first, cut.place >= cut.first)

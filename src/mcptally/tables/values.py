@@ -35,7 +35,7 @@ def plain(value: object) -> Any:
         return value if math.isfinite(value) else None
     if value is None or isinstance(value, str | int):
         return value
-    if isinstance(value, pa.MonthDayNano):  # a subclass of tuple, so check it first
+    if isinstance(value, pa.MonthDayNano):  # this is a subclass of tuple, so check it first
         return _interval(value)
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]

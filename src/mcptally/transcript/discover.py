@@ -1,4 +1,4 @@
-"""Finds the transcript files at paths, in folders and matching patterns; reports skipped files."""
+"""Finds transcript files, given files, folders and patterns, and reports skipped files."""
 
 import contextlib
 import glob

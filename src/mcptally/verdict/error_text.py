@@ -212,7 +212,7 @@ def first_line(text: pl.Expr) -> pl.Expr:
 
 
 def http_status(text: pl.Expr) -> pl.Expr:
-    """Return the HTTP error status that a text gives next to a word such as "status", or null."""
+    """Return the HTTP error status next to a word such as "status" in each text, or null."""
     head = text.str.head(HEAD)
     return pl.coalesce(head.str.extract(_STATUS, 1), head.str.extract(_STATUS_BY_NAME, 1)).cast(
         pl.Int32

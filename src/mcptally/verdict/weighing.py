@@ -131,7 +131,7 @@ class FeatureTable:
     """The features of several kinds of calls, built by adding one rule at a time, in order."""
 
     def __init__(self, ruleset: Sequence[VerdictRule], height: int) -> None:
-        """Create a table in which no rule matches yet.
+        """Create a table to which no rule has been added yet.
 
         Args:
             ruleset: the rules that may be added.

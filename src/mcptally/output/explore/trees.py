@@ -1,4 +1,4 @@
-"""Renders JSON as a collapsible tree, and highlights schema errors and given texts in it."""
+"""Renders JSON as a collapsible tree, in which schema errors and given texts are highlighted."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -120,7 +120,7 @@ def _with_number(schemas: Iterable[str]) -> str:
     limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
     if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
         return ""
-    # The limit of an integer may be one more or less: see `_number_limits`.
+    # The limit of an integer may differ by one: see `_number_limits`.
     digits = {str(abs(int(limit) + step)) for limit in limits for step in (-1, 0, 1)}
     return rf"[\[:, \t\n\r-](?:{'|'.join(sorted(digits))})[^0-9]"
 
