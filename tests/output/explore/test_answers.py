@@ -4,6 +4,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.state import State
 from tests.output.html.stores import session
 from tests.transcripts import write
 
@@ -18,7 +19,7 @@ def test_the_first_page_waits_for_no_masked_copies_and_shows_no_secret(tmp_path)
     events = session("one", "files", tools, [(asked, {"result": said})] * 5)
     write(tmp_path / "traces.jsonl", list(events))
     mt.score([tmp_path / "traces.jsonl"], out=tmp_path / "store")
-    answers = Answers(tmp_path / "store", 60)
+    answers = Answers(State(tmp_path / "store"), 60)
     found = answers.ask("priorities")
     assert "no login for" in str(found.to_dicts())
     assert TOKEN not in str(found.to_dicts())

@@ -8,6 +8,7 @@ import html
 import http.client
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -412,17 +413,57 @@ def test_only_forms_of_a_review_are_answered(served: Served):
         assert error.code == 405
 
 
-ADDRESS = """
+HEAD = """
 import sys
+from concurrent.futures import Future
 from pathlib import Path
 from mcptally.output.explore.listener import listening
 
-with listening(Path(sys.argv[1])) as (address, _):
+store = Path(sys.argv[1])
+with listening(store):
     print(sorted({"duckdb", "jinja2", "polars", "starlette", "uvicorn"} & {*sys.modules}))
+from mcptally.output.explore import app, page
+from mcptally.output.explore.addresses import Links
+
+never = Future()
+first = app.first_page(app.State(store), never)
+print(next(page.stream(page.environment(Links("/x/")), first, never.cancel)))
+page.asset("explore.css")
+print(sorted({"duckdb", "numpy", "polars", "pyarrow"} & {*sys.modules}))
 """
 
 
-def test_the_address_is_known_before_large_packages_are_imported(served: Served):
-    command = [sys.executable, "-I", "-c", ADDRESS, str(served.store)]
+def test_address_and_head_of_the_first_page_need_no_large_packages(served: Served):
+    command = [sys.executable, "-I", "-c", HEAD, str(served.store)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    lines = done.stdout.splitlines()
+    ((calls,),) = mt.open_store(served.store).sql("SELECT count(*) FROM calls").fetchall()
+    assert (lines[0], lines[-1]) == ("[]", "[]")
+    assert f"{calls} requests" in done.stdout
+
+
+VANISHED = """
+import shutil
+import socket
+import sys
+from pathlib import Path
+from mcptally.errors import StoreError
+from mcptally.output.explore import app
+
+state = app.State(Path(sys.argv[1]))
+shutil.rmtree(sys.argv[1])
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    with app.serving(state, listener, token="x") as serve:
+        try:
+            serve()
+        except StoreError as error:
+            print(error)
+"""
+
+
+def test_a_store_that_vanishes_before_it_is_loaded_ends_the_server(served: Served, tmp_path):
+    store = tmp_path / "store"
+    shutil.copytree(served.store, store)
+    command = [sys.executable, "-I", "-c", VANISHED, str(store)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert "no such store" in done.stdout

@@ -1,6 +1,6 @@
 """Serves a store to a browser on this machine: servers, tools, errors, calls, sessions, and review.
 
-    listener → app → a module per page → page → templates/
+    listener → app → pages → a module per page → page → templates/
 
 May import the same folders as `output`, as well as `review` and the page of `output.html`.
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from mcptally.output.html.text import is_printable
+from mcptally.redaction.display import CONTROL_CHARACTERS
 
 NULL: Final = "\N{EN DASH}"
 """Text that represents null, in addresses and in cells."""
@@ -75,7 +75,7 @@ class Links:
             value: the value.
             row: all values in the row, because a tool's page also needs the server.
         """
-        if not isinstance(value, str) or not value or not is_printable(value):
+        if not isinstance(value, str) or not value or CONTROL_CHARACTERS.search(value):
             return None
         if column in _CALL_COLUMNS or column.endswith("_call"):
             return self.call(value)

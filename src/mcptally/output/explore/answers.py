@@ -10,7 +10,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
@@ -20,7 +19,7 @@ from mcptally.analytics.answer import Answer, masked
 from mcptally.analytics.reviewing import failure_rate_in_words
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import McptallyError, QueryError
-from mcptally.review.place import file_of_store
+from mcptally.output.explore.state import State
 
 MEMORY: Final = "4GB"
 """The memory limit for computing an answer."""
@@ -37,24 +36,21 @@ class Answers:
     """A cache of a store's answers, which several threads may use.
 
     Args:
-        path: the store.
+        state: the state of the store, and of an earlier store to compare with.
         seconds: the time limit for an answer.
-        base: an earlier store to compare with.
-        reviews: the file of review answers; by default, the file in the archive's folder.
 
     Raises:
         StoreError: there is no store.
     """
 
-    def __init__(
-        self, path: Path, seconds: float, base: Path | None = None, reviews: Path | None = None
-    ) -> None:
+    def __init__(self, state: State, seconds: float) -> None:
+        path, base = state.path, state.base
         self.recorded: Final = open_store(path)
         """The unmasked store, whose answers must be masked before they are shown."""
         self.masked: Final = open_store(path, memory=MEMORY, masked=True)
         self.base: Final = None if base is None else open_store(base)
         """The earlier store, unmasked."""
-        self._reviews: Final = reviews or file_of_store(self.recorded.manifest, path)
+        self._state: Final = state
         self._limited_recorded: Final = open_store(path, memory=MEMORY)
         self._seconds: Final = seconds
         self._lock: Final = threading.Lock()
@@ -65,22 +61,20 @@ class Answers:
             collections.OrderedDict()
         )
 
-    def mark(self) -> object:
-        """Return a value that changes whenever the store, its base or the review answers change."""
-        file = self._reviews
-        reviews = file.stat().st_mtime_ns if file is not None and file.exists() else None
-        return self.recorded.mark(), self.base and self.base.mark(), reviews
-
     def reviewed(self, server: str | None, tool: str | None) -> str | None:
         """Return a sentence with the failure rate from a reviewed sample; None without a sample."""
-        return failure_rate_in_words(self.recorded, server, tool, file=self._reviews)
+        return failure_rate_in_words(self.recorded, server, tool, file=self._state.reviews)
 
-    def prepare(self) -> None:
-        """Start to compute the first pages' answers and to write the masked copies, in a thread."""
+    def prepare(self, first: Callable[[], object]) -> None:
+        """In a thread, call `first`, compute the first pages' answers, and write the masked copies.
+
+        The child processes that compute answers start after `first`, which they would slow down.
+        """
 
         def ask() -> None:
             # Ignore errors: the page that needs an answer reports the error.
             with contextlib.suppress(McptallyError):
+                first()
                 for question in _FIRST:
                     self.ask(question)
                 self._wait_for_copies()
@@ -216,7 +210,7 @@ class Answers:
         Threads that request the key in the meantime wait for the same answer.
         """
         with self._lock:
-            if (mark := self.mark()) != self._mark:
+            if (mark := self._state.mark()) != self._mark:
                 self._mark = mark
                 self._kept.clear()
             answer = self._kept.get(key)

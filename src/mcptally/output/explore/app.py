@@ -1,53 +1,35 @@
-"""Defines the web application of `explore`: addresses, access control and limits.
+"""Defines the server of `explore`: access control, and the first page, which is sent first.
 
-The docstring of the folder describes how the store is protected.
+The head of the first page needs only the manifest. The packages that read tables, and the other
+pages, are imported in a thread meanwhile. The folder's docstring describes how the store is
+protected.
 """
 
+import asyncio
 import contextlib
 import functools
-import hashlib
 import hmac
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Final, TypeAlias
-from urllib.parse import parse_qsl
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, Final
 
-import jinja2
 import uvicorn
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import (
-    HTMLResponse,
-    PlainTextResponse,
-    RedirectResponse,
-    Response,
-    StreamingResponse,
-)
-from starlette.routing import Route
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import mcptally
-from mcptally.errors import McptallyError
-from mcptally.output.explore import (
-    archive,
-    call,
-    comparison,
-    download,
-    group,
-    page,
-    review,
-    search,
-    server,
-    session,
-    table,
-    tool,
-)
+from mcptally.output.explore import page
 from mcptally.output.explore.addresses import Links
-from mcptally.output.explore.answers import Answers
-from mcptally.output.explore.page import Page
-from mcptally.output.explore.review import Chosen, Reviews
+from mcptally.output.explore.page import Page, Section
+from mcptally.output.explore.responses import responder, tag_of, unless_known
+from mcptally.output.explore.state import State
+from mcptally.plural import count
+
+if TYPE_CHECKING:
+    from mcptally.output.explore.pages import Loaded
 
 SECONDS: Final = 20.0
 """Default time limit for an answer, in seconds."""
@@ -109,165 +91,105 @@ class _OnlyOurselves:
         return None
 
 
-Handler: TypeAlias = Callable[[Answers, Links, Request], Page | Response]
+_SECTIONS: Final = {
+    "outcomes": "Calls to tools",
+    "servers": "Servers",
+    "reviewed": "Reviewed",
+    "timeline": "Calls over time",
+    "problems": "What to look at first",
+}
+"""Names and titles of the first page's sections, in the order of computation."""
+_ORDER: Final = ("outcomes", "reviewed", "problems", "timeline", "servers")
 
 
-def _session(answers: Answers, links: Links, request: Request) -> Page:
-    given = request.query_params
-    number = given.get("page", "")
-    return session.page(
-        answers,
-        links,
-        given.get("session", ""),
-        given.get("at", ""),
-        int(number) if number.isdecimal() and len(number) < 9 else 0,
+def first_page(state: State, loading: "Future[Loaded]") -> Page:
+    """Return the store's first page; its sections wait for the packages that compute them."""
+    manifest = state.manifest()
+    rows = manifest["rows"]
+    numbers = (("calls", "request"), ("messages", "message"), ("findings", "finding"))
+    counts = ", ".join(count(rows[name], noun) for name, noun in numbers)
+    scored = str(manifest.get("scored_at", ""))[:16].replace("T", " ")
+
+    def section(name: str) -> Any:
+        return loading.result().first[name]()
+
+    return Page(
+        "archive",
+        "Overview",
+        summary=f"{counts} in {count(rows['recordings'], 'recording')}; scored {scored} UTC",
+        sections=[
+            Section(name, title, functools.partial(section, name))
+            for name, title in _SECTIONS.items()
+        ],
+        order=_ORDER,
     )
 
 
-def _table(answers: Answers, links: Links, request: Request) -> Page:
-    view = table.view(request.path_params["source"], request.query_params.multi_items())
-    return table.page(answers, links, view)
-
-
-def _to_table(answers: Answers, links: Links, request: Request) -> Response:
-    del answers
-    given = dict(request.query_params)
-    return RedirectResponse(links.table(given.pop("source", "tool_scores"), **given), 303)
-
-
-def _download(answers: Answers, links: Links, request: Request) -> Response:
-    del links
-    view = table.view(request.path_params["source"], request.query_params.multi_items())
-    return download.response(answers, view, request.path_params["format"])
-
-
-def _search(answers: Answers, links: Links, request: Request) -> Page | Response:
-    text = request.query_params.get("q", "").strip()
-    if (found := search.call_with_id(answers, text)) is not None:
-        return RedirectResponse(links.call(found), 303)
-    return search.page(answers, links, text)
-
-
-def _sql(answers: Answers, links: Links, request: Request) -> Page:
-    query = request.query_params.get("query", "").strip()
-    return table.sql_page(links, query, lambda: answers.sql(query))
-
-
-def _questions(answers: Answers, links: Links, request: Request) -> Page:
-    del answers, links, request
-    return table.index_page()
-
-
-def _archive(answers: Answers, links: Links, request: Request) -> Page:
-    del links, request
-    return archive.page(answers)
-
-
-def _server(answers: Answers, links: Links, request: Request) -> Page:
-    return server.page(answers, links, request.query_params.get("server"))
-
-
-def _tool(answers: Answers, links: Links, request: Request) -> Page | Response:
-    of_server, name = (request.query_params.get(key) for key in ("server", "tool"))
-    if tool.is_known(answers, of_server, name):
-        return tool.page(answers, links, of_server, name)
-    # In some answers, the column `tool` contains the method of a request that is not a tool call.
-    return RedirectResponse(links.calls(server=of_server, method=name), 303)
-
-
-def _group(answers: Answers, links: Links, request: Request) -> Page:
-    return group.page(answers, links, request.query_params.get("call", ""))
-
-
-def _call(answers: Answers, links: Links, request: Request) -> Page:
-    return call.page(answers, links, request.path_params["call"])
-
-
-def _compare(answers: Answers, links: Links, request: Request) -> Page:
-    return comparison.page(answers, links, request.query_params)
-
-
-PAGES: Final[dict[str, Handler]] = {
-    "": _archive,
-    "server": _server,
-    "tool": _tool,
-    "group": _group,
-    "call/{call}": _call,
-    "session": _session,
-    "questions": _questions,
-    "table": _to_table,
-    "table/{source}": _table,
-    "download/{format}/{source}": _download,
-    "compare": _compare,
-    "search": _search,
-    "sql": _sql,
-}
-"""Maps paths below the root to the pages' handlers."""
-
-
-def _review(reviews: Reviews) -> dict[str, Handler]:
-    """Return the handlers for the pages of the review."""
-
-    def first(answers: Answers, links: Links, request: Request) -> Page:
-        del answers, links
-        return review.page(reviews, Chosen.of(request.query_params))
-
-    def following(answers: Answers, links: Links, request: Request) -> Response:
-        del answers
-        address = reviews.following(links, Chosen.of(request.query_params))
-        return RedirectResponse(address, 303)
-
-    def item(answers: Answers, links: Links, request: Request) -> Page:
-        wanted = request.query_params.get("call", "")
-        return review.item_page(answers, links, reviews, wanted, Chosen.of(request.query_params))
-
-    return {"review": first, "review/next": following, "review/call": item}
-
-
 class _Server(uvicorn.Server):
-    """A server that cancels running queries when it is asked to stop."""
+    """A server that stops if loading fails, and cancels running queries when it stops."""
 
-    def __init__(self, config: uvicorn.Config, answers: Answers) -> None:
+    def __init__(self, config: uvicorn.Config, loading: "Future[Loaded]") -> None:
         super().__init__(config)
-        self._answers: Final = answers
+        self._loading: Final = loading
+        loading.add_done_callback(self._loaded)
+
+    def _loaded(self, loading: "Future[Loaded]") -> None:
+        if loading.exception() is not None:
+            self.should_exit = True
+        elif self.should_exit:
+            loading.result().answers.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._answers.cancel()
+        self._loading.add_done_callback(self._loaded)
         await super().shutdown(sockets)
 
 
 @contextlib.contextmanager
 def serving(
-    path: Path,
+    state: State,
     listener: socket.socket,
     *,
     token: str,
     seconds: float = SECONDS,
-    base: Path | None = None,
-    reviews: Path | None = None,
     who: str | None = None,
 ) -> Iterator[Callable[[], None]]:
     """Prepare a server for a store; on exit, wait for its threads.
 
     Args:
-        path: the store.
+        state: the state of the store.
         listener: the listening socket.
         token: the secret that every address starts with.
         seconds: the time limit for an answer.
-        base: an earlier store to compare with.
-        reviews: the file of review answers; by default, the file in the archive's folder.
         who: the reviewer's name; by default, the user's name.
 
     Yields:
         A function that serves until a signal stops it.
-
-    Raises:
-        StoreError: there is no store.
     """
-    with contextlib.closing(Answers(path, seconds, base, reviews)) as answers:
-        desk = Reviews(answers.recorded, reviews, who)
+    links = Links(f"/{token}/")
+    templates = page.environment(links)
+
+    def load() -> "Loaded":
+        # Everything that the first page's head needs is imported before.
+        from mcptally.output.explore import pages  # noqa: PLC0415
+
+        return pages.load(state, links, templates, seconds, who)
+
+    with ThreadPoolExecutor(1) as threads:
+        templates.get_template("frame.html")  # compile it before the first request
+        loading = threads.submit(load)
+        first = responder(templates, lambda _: first_page(state, loading), state.mark)
+        assets = [
+            Route(f"{links.root}{name}", functools.partial(_asset, name, kind))
+            for name, kind in (("explore.css", "text/css"), ("explore.js", "text/javascript"))
+        ]
+
+        async def others(scope: Scope, receive: Receive, send: Send) -> None:
+            loaded = await asyncio.wrap_future(loading)
+            await loaded.application(scope, receive, send)
+
+        routes = [Route(links.root, first), *assets, Mount(f"/{token}", others)]
         config = uvicorn.Config(
-            _application(answers, desk, token, listener.getsockname()[1]),
+            _OnlyOurselves(Starlette(routes=routes), token, listener.getsockname()[1]),
             log_level="error",
             access_log=False,
             server_header=False,
@@ -276,116 +198,16 @@ def serving(
         )
 
         def serve() -> None:
-            answers.prepare()
-            _Server(config, answers).run(sockets=[listener])
+            _Server(config, loading).run(sockets=[listener])
+            loading.result()  # raises the error if loading failed
 
-        yield serve
-
-
-def _application(answers: Answers, desk: Reviews, token: str, port: int) -> ASGIApp:
-    links = Links(f"/{token}/")
-    templates = page.environment(links)
-    next(
-        page.stream(templates, archive.page(answers), lambda: None)
-    )  # compile the templates before the first request arrives
-    pages = [
-        Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler))
-        for pattern, handler in PAGES.items()
-    ]
-    pages += [
-        Route(f"/{token}/{pattern}", _responder(answers, links, templates, handler, kept=False))
-        for pattern, handler in _review(desk).items()
-    ]
-    pages += [
-        Route(f"/{token}/{pattern}", _form(links, templates, act), methods=["POST"])
-        for pattern, act in (("review/answer", desk.answer), ("review/sample", desk.draw))
-    ]
-    assets = [
-        Route(f"/{token}/{name}", functools.partial(_asset, name, kind))
-        for name, kind in (("explore.css", "text/css"), ("explore.js", "text/javascript"))
-    ]
-    return _OnlyOurselves(Starlette(routes=[*assets, *pages]), token, port)
+        try:
+            yield serve
+        finally:
+            if loading.exception() is None:
+                loading.result().answers.close()
 
 
 def _asset(name: str, kind: str, request: Request) -> Response:
     text = page.asset(name)
-    return _unless_known(request, _tag(text), lambda: Response(text, media_type=kind))
-
-
-FORM: Final = 16_384
-"""Maximum size of a submitted form, in bytes."""
-
-
-def _form(
-    links: Links, templates: jinja2.Environment, act: Callable[[Links, Mapping[str, str]], str]
-) -> Callable[[Request], Awaitable[Response]]:
-    """Return a form handler that calls `act` and redirects to the address that `act` returns."""
-
-    async def respond(request: Request) -> Response:
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > FORM:
-                return PlainTextResponse(f"more than {FORM} bytes\n", 413)
-        given = dict(parse_qsl(body.decode("utf-8", "replace")))
-        try:
-            return RedirectResponse(await run_in_threadpool(act, links, given), 303)
-        except McptallyError as error:
-            return _not_done(templates, "Not done", error, 400)
-
-    return respond
-
-
-def _not_done(
-    templates: jinja2.Environment, title: str, error: McptallyError, status: int
-) -> Response:
-    return HTMLResponse(page.whole(templates, page.message(title, str(error))), status)
-
-
-def _responder(
-    answers: Answers,
-    links: Links,
-    templates: jinja2.Environment,
-    handler: Handler,
-    *,
-    kept: bool = True,
-) -> Callable[[Request], Response]:
-    """Return a request handler that streams a page while it is being rendered.
-
-    Errors are shown as pages. A browser may reuse a page until the store changes, unless one of its
-    sections failed or `kept` is false.
-    """
-    incomplete: set[str] = set()
-
-    def respond(request: Request) -> Response:
-        address = str(request.url)
-        tag = None if address in incomplete or not kept else _tag(str(answers.mark()))
-
-        def made() -> Response:
-            incomplete.discard(address)
-            try:
-                found = handler(answers, links, request)
-            except McptallyError as error:
-                return _not_done(templates, "Not shown", error, 404)
-            if isinstance(found, Response):
-                return found
-            parts = page.stream(templates, found, lambda: incomplete.add(address))
-            headers = {} if tag is None else {"ETag": tag}
-            return StreamingResponse(parts, media_type="text/html", headers=headers)
-
-        return made() if tag is None else _unless_known(request, tag, made)
-
-    return respond
-
-
-def _tag(state: str) -> str:
-    """Return the ETag of pages that this version renders from a given state of the store."""
-    digest = hashlib.sha256(f"{mcptally.__version__} {state}".encode()).hexdigest()
-    return f'"{digest[:32]}"'
-
-
-def _unless_known(request: Request, tag: str, make: Callable[[], Response]) -> Response:
-    """Make a response, or return 304 if the browser already has the page."""
-    if tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers={"ETag": tag})
-    return make()
+    return unless_known(request, tag_of(text), lambda: Response(text, media_type=kind))

@@ -1,10 +1,10 @@
-"""Builds the first page: the share of calls that worked, the top problems, and all servers."""
+"""Computes the first page: the share of calls that worked, the top problems, and all servers."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from mcptally.output.explore import parts
 from mcptally.output.explore.answers import Answers
-from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.headings import share_that_worked
 from mcptally.output.html.text import shown, span
 from mcptally.plural import count
@@ -39,34 +39,29 @@ MOST: Final = 10
 """Maximum number of problems on the page."""
 
 
-def page(answers: Answers) -> Page:
-    """Return the store's first page."""
+def sections(answers: Answers) -> dict[str, Callable[[], Any]]:
+    """Map the names of the page's sections to functions that return their content."""
+    return {
+        "outcomes": lambda: _outcomes(answers),
+        "servers": lambda: answers.light(_SERVERS).to_dicts() or None,
+        "reviewed": parts.reviewed(answers).answer,
+        "timeline": lambda: parts.all_over_time(answers),
+        "problems": lambda: parts.problem_rows(answers, most=MOST),
+    }
+
+
+def _outcomes(answers: Answers) -> dict[str, Any]:
     rows = answers.light(_SERVERS).to_dicts()
     sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
-    requests = answers.recorded.manifest["rows"]["calls"]
-    head: dict[str, Any] = {
+    return {
+        "share": share_that_worked(sums),
         "pieces": parts.shares(sums),
         "names": RESULTS,
         "unread": in_words(answers.recorded.unread),
-        "summary": f"{count(requests, 'request')}, {sums['calls']:,} of them calls to tools, on "
-        f"{count(len(rows), 'server')}, "
+        "summary": f"{count(sums['calls'], 'call')} to tools of {count(len(rows), 'server')}, "
         + span(
             min((row["first_call"] for row in rows if row["first_call"]), default=None),
             max((row["last_call"] for row in rows if row["last_call"]), default=None),
         ),
         "store": shown(str(answers.recorded.path), 300),
     }
-    return Page(
-        "archive",
-        share_that_worked(sums),
-        head=head,
-        sections=[
-            Section("servers", "Servers", lambda: rows or None),
-            parts.reviewed(answers),
-            Section("timeline", "Calls over time", lambda: parts.all_over_time(answers)),
-            Section(
-                "problems", "What to look at first", lambda: parts.problem_rows(answers, most=MOST)
-            ),
-        ],
-        order=("reviewed", "problems", "timeline", "servers"),
-    )

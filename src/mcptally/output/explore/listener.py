@@ -14,12 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from mcptally.errors import UsageError
-from mcptally.store.manifest import read_manifest
+from mcptally.output.explore.state import State
 
 
 @contextlib.contextmanager
 def listening(
-    path: Path, *, port: int = 0, base: Path | None = None, **options: Any
+    path: Path,
+    *,
+    port: int = 0,
+    base: Path | None = None,
+    reviews: Path | None = None,
+    **options: Any,
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Start a server for a store; its socket listens immediately.
 
@@ -27,6 +32,7 @@ def listening(
         path: the store.
         port: the port; 0 means any free port.
         base: an earlier store, to compare with.
+        reviews: the file of review answers; by default, the file in the archive's folder.
         options: additional arguments for `app.serving`.
 
     Yields:
@@ -36,8 +42,7 @@ def listening(
         StoreError: there is no store at `path` or at `base`.
         UsageError: the port cannot be used.
     """
-    for store in filter(None, (path, base)):
-        read_manifest(store, archive=False)
+    state = State(path, base, reviews)
     token = secrets.token_urlsafe(24)
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -54,9 +59,7 @@ def listening(
                     # This import takes longer than everything before it.
                     from mcptally.output.explore.app import serving  # noqa: PLC0415
 
-                    serve = stack.enter_context(
-                        serving(path, listener, token=token, base=base, **options)
-                    )
+                    serve = stack.enter_context(serving(state, listener, token=token, **options))
                 serve()
 
         yield f"http://127.0.0.1:{used}/{token}/", run

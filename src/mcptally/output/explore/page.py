@@ -15,12 +15,9 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from mcptally.analytics.views import question_titles
 from mcptally.errors import McptallyError
 from mcptally.output.explore.addresses import Links
-from mcptally.output.html import charts, template_filters
 from mcptally.redaction.display import as_message
-from mcptally.tables.values import cell
 
 Crumb = tuple[str, str]
 """The name and the address of a page."""
@@ -47,6 +44,8 @@ class Page:
     title: str
     crumbs: Sequence[Crumb] = ()
     """The pages above this page, without the store's first page."""
+    summary: str = ""
+    """A sentence below the title."""
     about: str = ""
     """The kind of thing that the title names, such as `tool`."""
     head: Mapping[str, Any] | None = None
@@ -57,12 +56,13 @@ class Page:
 
 
 def environment(links: Links) -> jinja2.Environment:
-    """Return the Jinja environment of the pages' templates, which may use the report's macros."""
+    """Return the environment of the templates; `filters` completes it for all but `frame.html`."""
+    # The loaders name folders, because they would import a package with all that it imports.
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [
-                jinja2.PackageLoader("mcptally.output.explore"),
-                jinja2.PackageLoader("mcptally.output.html"),
+                jinja2.PackageLoader("mcptally.output", "explore/templates"),
+                jinja2.PackageLoader("mcptally.output", "html/templates"),
             ]
         ),
         autoescape=True,
@@ -70,30 +70,17 @@ def environment(links: Links) -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= template_filters() | {"cell": _cell}
-    made.globals |= {
-        "links": links,
-        "questions": question_titles(),
-        "many_servers": False,
-        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
-        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
-        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
-    }
+    made.globals |= {"links": links}
     return made
-
-
-def _cell(value: object, name: str = "") -> str:
-    """Format a value from the column `name` as text."""
-    return cell(name, value)
 
 
 @functools.cache
 def asset(name: str) -> str:
     """Return the pages' style sheet or script; the style sheet starts with the report's."""
-    own = resources.files("mcptally.output.explore") / "templates" / name
-    shared = resources.files("mcptally.output.html") / "templates/page.css"
-    before = shared.read_text("utf-8") if name.endswith(".css") else ""
-    return before + own.read_text("utf-8")
+    output = resources.files("mcptally.output")
+    before = (output / "html/templates/page.css").read_text("utf-8")
+    own = (output / "explore/templates" / name).read_text("utf-8")
+    return before + own if name.endswith(".css") else own
 
 
 def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]) -> Iterator[str]:
@@ -104,24 +91,26 @@ def stream(templates: jinja2.Environment, page: Page, failed: Callable[[], None]
         page: the page to send.
         failed: called if a section cannot be rendered.
     """
-    macros = templates.get_template(f"{page.template}.html").module
     frame = templates.get_template("frame.html")
-    head = macros.head(page.head) if page.head is not None else Markup()  # type: ignore[attr-defined]
+    head = Markup() if page.head is None else _macros(templates, page).head(page.head)
     names = {section.name: section.title for section in page.sections}
     order = [(name, names[name]) for name in page.order or names]
     start, end = frame.render(page=page, head=head, order=order).split(_CONTENT)
     return itertools.chain([start], _sections(templates, page, failed), [end])
 
 
+def _macros(templates: jinja2.Environment, page: Page) -> Any:
+    return templates.get_template(f"{page.template}.html").module
+
+
 def _sections(
     templates: jinja2.Environment, page: Page, failed: Callable[[], None]
 ) -> Iterator[str]:
-    macros = templates.get_template(f"{page.template}.html").module
     for section in page.sections:
         body, problem = None, ""
         try:
             if (answer := section.answer()) is not None:
-                body = getattr(macros, section.name)(answer)
+                body = getattr(_macros(templates, page), section.name)(answer)
             elif section.empty:
                 body = Markup("<p>{}</p>").format(section.empty)
         except McptallyError as error:
