@@ -13,14 +13,14 @@ OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ok": "it was answered with a result",
         "hidden_error": (
-            "it was answered with a result that is not marked as an error and reports one"
+            "it was answered with a result that reports an error but is not marked as one"
         ),
         "tool_error": "it was answered with a result marked as an error (isError)",
         "protocol_error": "it was answered with a JSON-RPC error",
         "input_required": "it was answered with a request for input; a later call continues",
         "task": "it was answered with a task whose end is not recorded",
         "poll": "it asked about a task; the call that started the task has the outcome",
-        "unknown": "it was answered, and the imported log does not say whether with an error",
+        "unknown": "it was answered, but the imported log does not say whether with an error",
         "timeout": "it was never answered, and the client gave up after a time limit",
         "cancelled": "it was cancelled before an answer",
         "no_response": "it was never answered",
