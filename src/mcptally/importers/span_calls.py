@@ -118,7 +118,7 @@ def _merged(about: list[tuple[Span, SpanCall]], tally: Tally) -> tuple[Span, Spa
     tally.used += 1
     if len(about) > 1:
         tally.context["also in another span of the same call"] += len(about) - 1
-        # Among spans with equal ranks, the shortest is the innermost.
+        # Among spans with the same rank, the shortest is the innermost.
         about.sort(
             key=lambda each: (
                 each[1].is_part,

@@ -1,10 +1,10 @@
 """Implements an MCP server that answers from a recording, to test clients and agents.
 
-A request gets the recorded reply to the same request: the same tool with equal arguments, the same
-resource or the same prompt. If a request was recorded several times, each session gets the replies
-in recorded order; the last reply is repeated. Completions also come in the recorded order, whatever
-text the client wants to complete, because stores do not contain that text. The `mcp` library
-handles the connection (handshake, protocol revision, transport).
+A request gets the recorded reply to the same request: the same tool with the same arguments, the
+same resource or the same prompt. If a request was recorded several times, each session gets the
+replies in recorded order; the last reply is repeated. Completions also come in the recorded order,
+whatever text the client wants to complete, because stores do not contain that text. The `mcp`
+library handles the connection (handshake, protocol revision, transport).
 """
 
 import collections

@@ -65,7 +65,7 @@ class Change(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Calls in order of time; calls with the same session, tool and time form one element."""
+    """Calls in chronological order; calls with the same session, tool and time form one element."""
 
     at: Floats
     calls: Floats

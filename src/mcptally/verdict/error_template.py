@@ -211,7 +211,7 @@ def _message() -> pl.Expr:
 
 
 def _joined(head: str, message: str) -> pl.Expr:
-    """Return an expression that joins a column's last line and a message by a colon, or is null."""
+    """Return an expression that joins a column's last line and a message with a colon, or null."""
     before = pl.col(head).str.extract(r"([^\n]*)$", 1).str.strip_chars(" :：([{-")  # noqa: RUF001
     both = pl.concat_str(before, pl.lit(": "), message)
     return pl.when(before != "").then(both).otherwise(message)

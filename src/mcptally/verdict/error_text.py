@@ -177,7 +177,7 @@ def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 
 def hides_exception(reply: str) -> bool:
-    """Return whether a reply reports a failure without its cause."""
+    """Return whether a reply reports a failure without stating its cause."""
     return re.search(_UNINFORMATIVE, reply) is not None
 
 
