@@ -210,12 +210,24 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
         shared: the contrasts for the problem's tools.
     """
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
+    if (found := row_of_problem(row, shared)) is None:
+        return None
+    words = sentence(found, "as in the example")
+    named = zip((found["server"], found["tool"]), of_many, strict=True)
+    parts = [_shown(name) for name, is_one_of_many in named if is_one_of_many]
+    return words and ", ".join([*parts, words])
+
+
+def row_of_problem(row: Mapping[str, Any], shared: Contrasts) -> Mapping[str, Any] | None:
+    """Return the contrast of the first tool of a problem that has one, or None.
+
+    Args:
+        row: a row of the answer to `priorities`.
+        shared: the contrasts for the problem's tools.
+    """
     for server, tool in itertools.product(row["servers"], row["tools"] or ()):
         if found := shared.get((server, tool, row["template"], row["verdict"])):
-            words = sentence(found, "as in the example")
-            named = zip((server, tool), of_many, strict=True)
-            parts = [_shown(name) for name, is_one_of_many in named if is_one_of_many]
-            return words and ", ".join([*parts, words])
+            return found
     return None
 
 

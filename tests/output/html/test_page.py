@@ -52,6 +52,17 @@ def test_a_page_has_no_recorded_elements(pages, name):
     assert len(page.named("script")) == len(page.named("style")) == 1
 
 
+def test_a_problem_with_a_contrast_has_a_bar_for_each_share(pages):
+    text = pages["sample"].read_text(encoding="utf-8")
+    problems = re.findall(r'<li [^>]*class="priority.*?</li>', text, re.DOTALL)
+    found = {bool(re.search("; otherwise [0-9]", each)) for each in problems}
+    assert found == {True, False}
+    for problem in problems:
+        shares = re.findall(r"(\d+) of (\d+) calls fail .*?; otherwise (\d+) of (\d+)", problem)
+        bars = re.findall(r"<dd>(\d+) of (\d+) fail this way</dd>", problem)
+        assert bars == [pair for share in shares for pair in (share[:2], share[2:])]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_no_attribute_runs_styles_or_loads_anything(pages, name):
     for tag, attributes in parsed_page.parse(pages[name]).elements:

@@ -130,31 +130,15 @@ def contrasts_of(
 
 
 def contrast_bars(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the contrasts, each with a sentence and the coordinates of two bars with intervals.
-
-    The upper bar shows the share of calls that fail with this error if the fact is true, the lower
-    bar the share if the fact is false.
-    """
+    """Return the contrasts that were found, each with its fact in words and its bars."""
     drawn = []
     for row in rows:
         if row["test"] is None:
             continue
-        bars = [
-            {
-                "label": label,
-                "failed": row[f"failed_{side}"] or 0,
-                "calls": row[f"calls_{side}"] or 0,
-                "range": charts.rate_range(
-                    row[f"share_{side}_low"],
-                    (row[f"failed_{side}"] or 0) / max(1, row[f"calls_{side}"] or 0),
-                    row[f"share_{side}_high"],
-                ),
-            }
-            for side, label in (("with", "when it holds"), ("without", "otherwise"))
-        ]
         facts = [contrasts.fact(row)]
         if row["and_test"]:
             facts.append(contrasts.fact(row, "and_"))
+        bars = charts.contrast_bars(row)
         drawn.append({**row, "fact": " and ".join(facts), "bars": bars})
     return drawn
 

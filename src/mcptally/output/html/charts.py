@@ -37,6 +37,31 @@ def rate_range(low: float | None, value: float | None, high: float | None) -> Ra
     return Range(rate_x(low), rate_x(value), rate_x(high))
 
 
+class ContrastBar(NamedTuple):
+    """A bar for the share of calls that fail, and its interval."""
+
+    label: str
+    failed: int
+    calls: int
+    range: Range | None
+
+
+def contrast_bars(row: Mapping[str, Any]) -> list[ContrastBar]:
+    """Return two bars for a row of `contrasts` with a fact.
+
+    They show the share of calls that fail with the group's error if the fact is true, and the share
+    if it is false.
+    """
+    bars = []
+    for side, label in (("with", "when it holds"), ("without", "otherwise")):
+        failed, calls = row[f"failed_{side}"] or 0, row[f"calls_{side}"] or 0
+        low, high = row[f"share_{side}_low"], row[f"share_{side}_high"]
+        bars.append(
+            ContrastBar(label, failed, calls, rate_range(low, failed / max(1, calls), high))
+        )
+    return bars
+
+
 class Piece(NamedTuple):
     """A segment of a stacked bar."""
 

@@ -13,6 +13,7 @@ import polars as pl
 from mcptally.analytics import contrasts
 from mcptally.output.html import problems
 from mcptally.output.html.answers import MAX_PRIORITIES, Answers, Compared
+from mcptally.output.html.charts import ContrastBar, contrast_bars
 from mcptally.output.html.commands import Commands
 from mcptally.output.html.sections import Section
 from mcptally.output.html.text import name, shown
@@ -68,6 +69,8 @@ class Priority:
     """Template of the example's error text."""
     contrast: str | None = None
     """A sentence about what distinguishes failing calls from working calls."""
+    bars: Sequence[ContrastBar] = ()
+    """The shares of calls that fail, with and without what distinguishes them."""
 
     def commands(self, commands: Commands) -> tuple[str | None, str | None]:
         """Return the commands that show the example and that list all affected calls."""
@@ -117,6 +120,7 @@ def priorities(answers: Answers) -> list[Priority]:
 
 def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
     """Build a `Priority` from a row of the `priorities` answer."""
+    contrast = contrasts.row_of_problem(row, shared)
     return Priority(
         kind=row["kind"],
         title=problems.title(row),
@@ -132,6 +136,7 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
         tools=[*(row["tools"] or ()), *(row["unlisted"] or ())],
         template=row["template"],
         contrast=contrasts.of_problem(row, shared),
+        bars=contrast_bars(contrast) if contrast and contrast["test"] else (),
     )
 
 
