@@ -93,7 +93,7 @@ def reason(error: Exception) -> str:
         return "is not UTF-8"
     if isinstance(error, RecursionError):
         return "is nested too deep"
-    if column := getattr(error, "colno", None):  # an error of the JSON parser
+    if column := getattr(error, "colno", None):  # an error from the JSON parser
         line = getattr(error, "lineno", 1)
         return (
             f"is not JSON: unexpected text at {f'line {line}, ' if line > 1 else ''}column {column}"

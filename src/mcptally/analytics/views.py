@@ -282,9 +282,9 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Map the names of the questions, views and macros that a query may read to their SQL.
+    """Return the SQL of each question, view and macro that a query may read, keyed by name.
 
-    These are the names that the query mentions, and all that they read. A query that reads DuckDB's
+    These are the ones that the query mentions, and all that they read. A query that reads DuckDB's
     catalog may read all questions.
     """
     folded = query.casefold()

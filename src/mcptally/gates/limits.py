@@ -140,7 +140,7 @@ def load(texts: Iterable[str], *, comparing: bool = False) -> list[Gate]:
         comparing: whether the gates apply to a comparison of two stores.
 
     Raises:
-        UsageError: a text is not a gate, a file cannot be read, a gate names something that does
+        UsageError: a string is not a gate, a file cannot be read, a gate names something that does
             not exist, or its limit is outside the column's range.
     """
     gates: list[Gate] = []

@@ -98,7 +98,8 @@ def import_logs(
         out: folder for transcripts and reports. Importing a file again replaces its transcripts.
         format: a name in `FORMATS`, or `auto` to detect each file's format.
         redaction: the redaction policy to apply.
-        timezone: time zone for times that state none: `local`, `UTC`, `+02:00` or `Europe/Berlin`.
+        timezone: time zone assumed for times without one: `local`, `UTC`, `+02:00` or a name like
+            `Europe/Berlin`.
         server: label for the servers, which overrides labels in the source.
         envelope: names of the fields in JSON-RPC lines.
         progress: called periodically with the file and the number of records read.

@@ -55,7 +55,7 @@ class Source:
     server: str | None = None
     """Label given by the user, which replaces labels in the source."""
     timezone: datetime.tzinfo | None = None
-    """Time zone of times that state none; None means this machine's time zone."""
+    """Time zone assumed for times without one; None means this machine's time zone."""
     envelope: Envelope = dataclasses.field(default_factory=Envelope)
     servers_with_own_log: frozenset[str] = frozenset()
     """Servers with their own log in the same folder."""

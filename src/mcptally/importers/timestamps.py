@@ -57,9 +57,9 @@ def parse_timezone(name: str) -> datetime.tzinfo | None:
 
 
 def parse_timestamp(value: Any, naive: datetime.tzinfo | None = None) -> int | None:
-    """Convert an ISO 8601 text or a Unix time to UTC nanoseconds; return None for other values.
+    """Convert an ISO 8601 string or a Unix time to UTC nanoseconds; return None for other values.
 
-    `naive` is the time zone of texts that state none; None means this machine's time zone.
+    `naive` is the time zone assumed for strings without one; None means this machine's time zone.
     """
     if isinstance(value, bool) or value is None:
         return None

@@ -92,7 +92,7 @@ def compile_engine(name: str, schema: Any) -> Any:
 
 
 def validate_json(judge: Validator, text: str | bytes) -> ValidationResult:
-    """Validate a JSON text with a validator; a text that cannot be decoded is invalid."""
+    """Validate a JSON string with a validator; a string that cannot be decoded is invalid."""
     try:
         return judge(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError, UnicodeEncodeError) as error:

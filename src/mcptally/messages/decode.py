@@ -69,7 +69,7 @@ from mcptally.wire.nesting import with_raised_recursion_limit
 
 BATCH: Final = 16 << 20
 """Number of bytes of lines that are converted to columns at a time. Larger batches would need more
-memory, and many small batches more time."""
+memory, and many small batches would take longer."""
 
 
 class Events(msgspec.Struct, frozen=True):

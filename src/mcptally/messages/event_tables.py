@@ -11,7 +11,7 @@ from mcptally.tables.stages import ReplyContent
 
 
 class Event(StageTable):
-    """The columns that the tables of all events have."""
+    """The columns that all event tables share."""
 
     file = Column(pl.UInt32, "Index of the transcript file in the list of files.")
     line = Column(pl.Int64, "Line in the file, from 1.")

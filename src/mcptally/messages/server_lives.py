@@ -84,7 +84,7 @@ _CAUSES: Final = {
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
     r"|^keyerror: '\w+'",
 }
-"""Maps causes of failed starts to patterns for the lines that state them, in order of precedence.
+"""Maps causes of failed starts to patterns for the lines that give them, in order of precedence.
 """
 
 _BUG: Final = (
@@ -342,7 +342,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _cause(line: pl.Expr) -> pl.Expr:
-    """Return an expression for the cause of a failed start that a line states; null if none."""
+    """Return an expression for the cause that a line gives for a failed start; null if none."""
     cause = pl.coalesce(
         pl.when(line.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
     )

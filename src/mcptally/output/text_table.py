@@ -102,7 +102,7 @@ def _cut_middle(text: str, width: int) -> str:
 
 
 def _cut_end(text: str, width: int) -> str:
-    """Shorten a text to `width` by removing its end."""
+    """Truncate text to `width` terminal columns."""
     from rich.cells import set_cell_size  # noqa: PLC0415
 
     if _width([text]) <= width:

@@ -148,7 +148,7 @@ def _merge_split_recordings(pool: WorkerPool, gathered: Sequence[Gathered]) -> l
 
 
 def _sharing_recordings(partitions: Mapping[int, Gathered]) -> list[list[int]]:
-    """Return groups of numbers of partitions that share recordings, directly or indirectly."""
+    """Group partitions (by number) that share recordings, directly or indirectly."""
     # Count hashes, which takes a sixth of the memory of grouping ids; each partition lists an id
     # only once.
     hashes = [each.report.recordings.hash() for each in partitions.values()]

@@ -185,7 +185,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
 
 
 def _member_names(texts: pl.Series) -> pl.Series:
-    """Return the member names of each JSON object; null for a text that is not an object."""
+    """Return the member names of each JSON object; null for a string that is not an object."""
     known: dict[str | None, list[str] | None] = {}
     every = texts.to_list()
     for text in {text: None for text in every if text is not None}:

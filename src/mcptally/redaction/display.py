@@ -132,7 +132,7 @@ def mask_and_cut(text: str, limit: int = LIMIT) -> str:
 
 
 def cut(text: str, limit: int = LIMIT) -> str:
-    """Cut a text to `limit` characters, followed by a note on how many characters were omitted."""
+    """Truncate text to `limit` characters, and append a note saying how many were omitted."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]}… ({len(text) - limit} more characters)"

@@ -27,7 +27,7 @@ class NameRule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text as a set; whitespace separates them."""
+    """Return the set of words in a string; whitespace separates them."""
     return frozenset(text.split())
 
 

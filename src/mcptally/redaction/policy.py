@@ -67,7 +67,7 @@ RULES: Final[dict[str, TokenPrefix | SecretPattern | NameRule]] = {
 
 @functools.lru_cache(maxsize=64)
 def policy(text: str = "default") -> "Policy":
-    """Parse a text like `default,+emails,-jwt` into a policy.
+    """Parse a string like `default,+emails,-jwt` into a policy.
 
     The first word is `default`, `strict` (all rules) or `none`; each other word turns a rule on
     (`+`) or off (`-`). `RULES` contains the names of all rules.
@@ -363,7 +363,7 @@ class Policy:
         return spans
 
     def _encodes_a_secret(self, data: bytes) -> bool:
-        """Return whether a base64 value encodes a text that contains a secret."""
+        """Return whether a base64 value encodes text that contains a secret."""
         import base64  # noqa: PLC0415 - few recordings need it
 
         plain = data.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")

@@ -127,7 +127,7 @@ def _reads_as_words(identifier: bytes) -> bool:
 _LETTERS_PER_WORD: Final = 3.3
 
 NOT_A_SECRET_TEXT: Final = re.compile(rb"\s|\A(?:\$\{|\$\(|\{\{|<.*>\Z|.{0,2}\Z)")
-"""Matches a text with spaces, a template, or at most two characters."""
+"""Matches values that contain white space, templates, and values of at most two characters."""
 
 
 def is_plausible_value(value: bytes, name: bytes, separator: bytes) -> bool:

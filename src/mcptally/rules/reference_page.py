@@ -208,7 +208,7 @@ def _description(row: dict[str, Any]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape a text for use in a Markdown table."""
+    """Escape text for use in a Markdown table."""
     text = " ".join(text.split())
     for mark in "\\|<*_[":
         text = text.replace(mark, "\\" + mark)

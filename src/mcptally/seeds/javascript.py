@@ -30,11 +30,11 @@ class Throws(Exception):  # noqa: N818 - an expected result of the original prog
 
 
 def parse(text: str) -> Any:
-    """Parse a text like JavaScript's `JSON.parse`.
+    """Parse a string like JavaScript's `JSON.parse`.
 
     Raises:
-        ValueError: the text is not JSON; NaN and Infinity, which Python accepts, are not JSON.
-        RecursionError: the text is nested deeper than `nesting.MAX_DEPTH`.
+        ValueError: the string is not JSON; NaN and Infinity, which Python accepts, are not JSON.
+        RecursionError: the string is nested deeper than `nesting.MAX_DEPTH`.
     """
     if is_too_deep(text):
         raise RecursionError("nested too deep")
@@ -90,7 +90,7 @@ def cut(text: str, units: int) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace lone surrogates in a text with U+FFFD, so that it can be encoded as UTF-8."""
+    """Replace lone surrogates in a string with U+FFFD, so that it can be encoded as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

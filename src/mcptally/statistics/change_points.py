@@ -114,7 +114,7 @@ def _changes(series: Series) -> Iterator[Change]:
 
 
 class _Sessions(NamedTuple):
-    """The sessions of a series, in order of the mean time of their calls."""
+    """The sessions of a series, ordered by the mean timestamp of their calls."""
 
     weight: Floats
     """For each session, the number of independent calls that carry as much information."""
@@ -123,7 +123,7 @@ class _Sessions(NamedTuple):
     rates. The sum over all sessions is 0."""
     calls: Floats
     place: Whole
-    """For each element, the position of its session in order of mean time."""
+    """For each element, the position of its session when ordered by mean timestamp."""
 
 
 def _sessions(series: Series) -> _Sessions:

@@ -30,9 +30,9 @@ GAIN: Final = 0.15
 AROUND: Final = 1_000_000
 """Facts with this number or a larger one are about a call's context, such as the preceding call.
 
-A fact about the context is reported only if it separates clearly better than facts about the call
-itself: if clients repeat a sequence of calls, a context fact also holds for calls that fail for
-other reasons."""
+A fact about the context is reported only if it separates failing from working calls markedly
+better than facts about the call itself: if clients repeat a sequence of calls, a context fact also
+holds for calls that fail for other reasons."""
 NEAR: Final = 0.02
 """Largest difference between two effects that are treated as equal."""
 DRAWS: Final = 199
@@ -227,10 +227,10 @@ def _within_sessions(
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
-    """Add a second fact to a contrast if the two together separate clearly better.
+    """Add a second fact if the two together separate failing from working calls markedly better.
 
-    The second fact is chosen on half of the sessions (or calls) and must also separate better on
-    the other half.
+    The second fact is chosen on half of the sessions (or calls) and must also improve the
+    separation on the other half.
 
     Args:
         single: the contrast of one fact, which is returned if no second fact helps.

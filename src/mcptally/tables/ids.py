@@ -19,7 +19,7 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 
 
 def digest(text: str | bytes) -> str:
-    """Return the 64-bit BLAKE2b digest of a text as 16 hex digits."""
+    """Return the 64-bit BLAKE2b digest of text or bytes as 16 hex digits."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 

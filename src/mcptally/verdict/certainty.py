@@ -15,7 +15,7 @@ HIDDEN_PRIOR: Final = (20.0, 0.9)
 This precision is assumed for rules without measurements. The weight is used twice: the precision of
 all rules is shrunk towards this prior, and each section's precision towards the precision of all
 rules. The weight for verdicts is higher, because on unlabelled servers verdicts are wrong in ways
-that the labels do not show; with hidden errors, this hardly happens."""
+that the labels do not show; with hidden errors, this is rare."""
 
 
 def section(rule: TextRule) -> str:

@@ -44,7 +44,7 @@ def contradicted_failure_examples(
     calls = [_failed_call(rule, value) for rule, (_, value) in expected]
     if not calls:
         return []
-    # Evaluate all calls in one frame, which takes hardly longer than evaluating a single one.
+    # Evaluate all calls in one frame, which takes barely longer than evaluating one.
     matched = set(classify.matching_rules(pl.concat(calls), rules).select("row", "rule").rows())
     return [
         (rule, example)

@@ -194,7 +194,8 @@ def _of_python(lines: pl.DataFrame) -> pl.LazyFrame:
         .filter(_Lines.after.col.is_between(1, 4) & ~body)
         .filter(_Lines.goes_on.col.cast(pl.Int8).cum_min().over(block) == 1)
     )
-    # A log entry may begin with an exception without frames, which starts the chain.
+    # A new log entry may begin with an exception without frames. "The above exception" then means
+    # that exception, so the next trace does not belong to the chain of the preceding entry.
     new_entry = (_Lines.after.col > 1) & (_Lines.names_tool.col | _Lines.logged.col)
     chained = (
         lines.lazy()

@@ -193,9 +193,9 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return a mask of calls whose texts ask for an argument in the schema that the call lacks.
+    """Return a mask of calls whose texts ask for an argument that is declared but not passed.
 
-    An argument that is null, 0 or empty counts as missing.
+    The schema declares the argument. An argument that is null, 0 or empty counts as not passed.
 
     Args:
         texts: texts without wrappers.
@@ -215,10 +215,13 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
-    """Return a mask of calls whose word names an argument in the schema that the call lacks.
+    """Return a mask of calls whose text names an argument that is declared but not passed.
+
+    The schema declares the argument, and the call passes no value for it, or null, 0 or an empty
+    value.
 
     Args:
-        words: `text` and `word`.
+        words: words extracted from the texts: `text` (row index of the text) and `word`.
         calls: `text`, `arguments` and `input_schema`.
         with_default: whether the schema must have a default for the argument.
     """

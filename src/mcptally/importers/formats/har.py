@@ -233,7 +233,7 @@ class _Exchange:
             if event.name == b"endpoint":
                 # In the legacy SSE transport, the client sends its messages to this URL.
                 there = event.data.decode(errors="replace").strip()
-                with contextlib.suppress(ValueError):  # ignore a text that is not a URL
+                with contextlib.suppress(ValueError):  # ignore data that is not a valid URL
                     target = urljoin(self.entry.request.url, there).split("?", 1)[0]
                     endpoints[target] = endpoints[self.url]
             # The reply ends the stream. Earlier messages arrived between the head and the end. Give

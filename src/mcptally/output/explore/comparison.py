@@ -42,7 +42,7 @@ class Ranges:
         """Parse an address's time ranges; return None if the address contains no times.
 
         Raises:
-            UsageError: a text is not a time, or an end is not after its start.
+            UsageError: a string is not a time, or an end is not after its start.
         """
         names = [one.name for one in dataclasses.fields(cls)]
         found = {name: parse_time(given[name], name) for name in names if given.get(name)}
@@ -79,7 +79,7 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
             second half of its calls is compared with the first half.
 
     Raises:
-        UsageError: a text is not a time, or an end is not after its start.
+        UsageError: a string is not a time, or an end is not after its start.
     """
     del links
     times = answers.light(_SPLIT).row(0, named=True)

@@ -279,9 +279,9 @@ def _kind(column: str, value: object) -> str:
 _IDS: Final = frozenset({"call_id", "session", "recording", "definition"})
 _LONGEST: Final = 300
 _WORD: Final = 24
-"""Maximum length in characters of a text that is kept on one line."""
+"""Maximum length in characters of a value that is kept on one line."""
 _PROSE: Final = 60
-"""Minimum length in characters of a text that gets a wide column."""
+"""Minimum length in characters of a value that gets a wide column."""
 
 
 def _as_filter(value: object) -> str | None:

@@ -12,13 +12,13 @@ from mcptally.plural import count
 NODES: Final = 3000
 """Maximum number of values shown in a tree."""
 LONGEST: Final = 20_000
-"""Maximum number of characters shown of a text."""
+"""Maximum number of characters shown of a string."""
 _DEEPEST: Final = 60
 _OPEN: Final = 12
 """Maximum number of members for an object or list to be expanded at first."""
 _OPEN_DEPTH: Final = 4
 _LINE: Final = 160
-"""Maximum length in characters of a text that is shown on the same line as its name."""
+"""Maximum length in characters of a string that is shown on the same line as its name."""
 
 
 class Tree:

@@ -110,7 +110,7 @@ def _quoted_bytes(texts: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def _cut(text: str, size: int) -> str:
-    """Cut a text so that it takes up at most `size` bytes in a line with an appended remark."""
+    """Truncate text to `size` bytes of its CSV line, including an appended remark."""
     remark = f"\N{HORIZONTAL ELLIPSIS} [cut: {len(text)} characters]"
     room = size - _CELL - len(remark.encode()) - 1  # the cut may have separated a pair of quotes
     kept = text.replace('"', '""').encode()[:room].decode(errors="ignore")

@@ -37,7 +37,8 @@ def shown(text: str | None, limit: int = TEXT_LIMIT) -> str:
     """Return recorded text on one line, masked, cut, and with control characters escaped."""
     if text is None:
         return "(none)"
-    # A secret that starts before the cut ends within the next 4096 characters.
+    # Mask 4096 characters past the limit, too: a secret that starts before the limit is assumed to
+    # end there.
     line = CONTROL_CHARACTERS.sub(_escape, _BREAK.sub("\n", mask_text(text[: limit + 4096])))
     return line if len(line) <= limit else f"{line[: limit - 1]}\N{HORIZONTAL ELLIPSIS}"
 

@@ -119,7 +119,7 @@ _JOINT: Final = "\N{NO-BREAK SPACE}"
 
 
 def _together(text: str) -> str:
-    """Join the words of a text, so that `_wrapped` keeps them on one line."""
+    """Join the words of a phrase, so that `_wrapped` keeps them on one line."""
     return text.replace(" ", _JOINT)
 
 

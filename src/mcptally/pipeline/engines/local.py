@@ -122,8 +122,8 @@ class LocalPool:
 
         Args:
             shared: tasks for any free process.
-            own: maps the number of a process to tasks for only this process. A task is taken from
-                its iterable when it is sent, `_AHEAD` at a time.
+            own: maps the number of a process to the tasks that only this process may run. A task is
+                taken from its iterable when it is sent; at most `_AHEAD` of them are unanswered.
         """
         waiting = collections.deque(shared)
         mine = {process: iter(tasks) for process, tasks in own.items()}
@@ -221,7 +221,7 @@ class _Child:
         threading.Thread(target=self._receive_all, daemon=True).start()
 
     def send(self, task: Task) -> None:
-        with self.sending:  # two threads send, so keep `shared` and `sent` in the same order
+        with self.sending:  # two threads send; keep `sent` in the order of `outbox`
             self.sent.append(task)
             self.sent_in_all += 1
             self.outbox.put(task)

@@ -78,7 +78,7 @@ def expectations(calls: pl.DataFrame, definitions: pl.DataFrame, forms: pl.DataF
 
 
 def undeclared(text: str, reason: str, path: str) -> Violation:
-    """Return the violation for a text that lacks a required XML declaration.
+    """Return the violation for text without a required XML declaration.
 
     Args:
         text: the text.

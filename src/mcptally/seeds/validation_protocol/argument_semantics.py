@@ -243,7 +243,7 @@ def _sql(name: str, value: str) -> Iterator[Remark]:
 
 
 def _nesting(text: str) -> int:
-    """Return the maximum nesting of parentheses in a text."""
+    """Return the maximum nesting of parentheses in a string."""
     steps = (1 if mark == "(" else -1 for mark in re.findall(r"[()]", text))
     return max(itertools.accumulate(steps), default=0)
 

@@ -46,7 +46,7 @@ _LOOKS: Final = re.compile(r"\s*(?:@\w+|(?:[\d*/,\-?LW#A-Za-z]+\s+){4,6}[\d*/,\-
 
 
 def looks_like(text: str) -> bool:
-    """Return whether a text looks like a cron expression: `@` and a name, or five to seven fields.
+    """Return whether a string looks like a cron expression: `@` and a name, or 5 to 7 fields.
 
     At least one field must contain a digit or `*`.
     """

@@ -77,7 +77,8 @@ def _key(
             name = error.kind.as_dict()["property"]
             declared = part.get("properties") if isinstance(part, dict) else None
             if isinstance(declared, dict) and _is_compiled(declared.get(name)):
-                # AJV checks whether a declared property is missing when it checks the property.
+                # AJV reports a missing declared property under `properties`, at the property's
+                # position, not under `required`.
                 rank, position = _RANK["properties"], list(declared).index(name)
             elif isinstance(part, dict):
                 names = part.get("required", [])

@@ -205,7 +205,8 @@ def _adapt_to_draft7(schema: Any) -> Any:
     """Modify a schema in place, so that a draft-7 validator agrees with AJV, and return it.
 
     AJV does not resolve references in unused definitions. Draft 7 ignores every keyword next to a
-    `$ref`, but AJV checks a `type` next to a `$ref` if it checks the type first.
+    `$ref`, but AJV checks a `type` next to a `$ref` if `type` is the first keyword that it checks
+    in this schema (`messages.type_first`).
     """
     used = {id(part) for part in _reachable(schema)}
     stack = [schema]
