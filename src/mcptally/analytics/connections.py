@@ -140,7 +140,7 @@ class Connections:
         """Return a connection with questions, and the tables that they read, as views.
 
         Args:
-            texts: maps the names of the questions, and of all they read, to their SQL.
+            texts: the SQL of the questions and of all that they read, keyed by name.
             filters: the filters that the views apply.
             payloads: whether a query may read a table in `PAYLOAD_TABLES`. Masking these tables
                 takes longer than most questions, and many questions do not read the tables.

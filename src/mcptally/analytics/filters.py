@@ -51,7 +51,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     min_calls: int | None = None
 
     def given(self) -> dict[str, str | int | datetime.datetime]:
-        """Map the names of the filters that are set to their values, with times in UTC.
+        """Return the values of the filters that are set, keyed by filter name, with times in UTC.
 
         Raises:
             UsageError: a time cannot be parsed, or `until` is not after `since`.

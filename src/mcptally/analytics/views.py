@@ -268,12 +268,12 @@ def _reading(files: Sequence[Path]) -> str:
 
 
 def texts_read_by(question: str) -> dict[str, str]:
-    """Map the names of the questions, views and macros that a question may read to their SQL."""
+    """Return the SQL of each question, view and macro that a question may read, keyed by name."""
     return {name: text for name, text in texts_of(question).items() if name != question}
 
 
 def texts_of(question: str) -> dict[str, str]:
-    """Map the name of a question, and the names of all that it may read, to their SQL."""
+    """Return the SQL of a question and of all that it may read, keyed by name."""
     text = all_texts()[question]
     found: dict[str, str] = {}
     for name in sorted(_names_read(text) & all_texts().keys()):

@@ -44,7 +44,7 @@ _NOT_WORDS: Final = (
     r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
     r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
 )
-"""Matches stderr lines that state no reason: stack trace lines, members of a printed object, and
+"""Matches stderr lines that give no reason: stack trace lines, members of a printed object, and
 lines without words."""
 
 _EXCEPTION: Final = r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit)\b|^(?:Uncaught )?Error\b"

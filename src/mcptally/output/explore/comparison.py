@@ -59,7 +59,7 @@ class Ranges:
         return cls(**found) if found else None
 
     def given(self) -> dict[str, datetime.datetime]:
-        """Map the names of the filters that the ranges set to their values."""
+        """Return the values of the filters that the ranges set, keyed by filter name."""
         pairs = ((one.name, getattr(self, one.name)) for one in dataclasses.fields(self))
         return {name: value for name, value in pairs if value is not None}
 
