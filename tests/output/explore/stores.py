@@ -1,4 +1,4 @@
-"""Makes a store of 4,800 calls that fail for reasons known to the tests."""
+"""Makes a store of 40,020 calls that fail for reasons known to the tests."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.output.html.stores import scored
 
-SESSIONS: Final = 80
+SESSIONS: Final = 667
 CALLS: Final = 60
 """Calls per session."""
 DAY: Final = 86_400_000_000_000

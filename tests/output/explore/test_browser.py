@@ -150,7 +150,7 @@ def test_columns_are_chosen_and_downloaded(visit):
     with page.expect_download() as waiting:
         link(page, "main", "CSV").click()
     lines = waiting.value.path().read_text().splitlines()
-    assert len(lines) == 1 + 1_200
+    assert len(lines) == 1 + 10_020
     assert set(lines[0].replace('"', "").split(",")) == {"call_id", "latency_ms"}
     link(page, "main", "SQL").click()
     page.wait_for_url("**/sql?**")
