@@ -269,7 +269,7 @@ class _DryRun:
     def _last_use(self, value: str, *, in_arguments: bool) -> tuple[Any, Any]:
         """Return the last failed and the last successful call with a value.
 
-        Each call is given as a tuple of time, tool and text, or None if there is none.
+        Each call is given as a tuple of time, tool and text, or as None if no call had the value.
         """
         quoted = json.dumps(value, ensure_ascii=False)
         within = quoted if in_arguments else quoted[1:-1]

@@ -65,7 +65,7 @@ class PendingCalls:
             self._tally.notes[FORGOTTEN] += 1
 
     def pop(self, call: str) -> Item | None:
-        """Remove and return a call's request; None if there is none."""
+        """Remove and return a call's request, or return None if no request is kept."""
         request = self._items.pop(call, None)
         self._size -= 0 if request is None else len(request.data)
         return request

@@ -284,7 +284,8 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, client_changed, from_start, symptoms, other_symptoms, prominent, user_changer, first_seen, last_seen, templates, template,
+        since, client_changed, from_start, symptoms, other_symptoms, prominent, user_changer,
+        first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
         e.call_id AS call_id,
@@ -413,7 +414,8 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_low END AS rate_low,
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
-    coalesce(client_changed, false) AS client_changed, from_start, symptoms, coalesce(other_symptoms, false) AS other_symptoms,
-    prominent, user_changer, first_seen, last_seen, templates, template, verdict, message, exception, call_id, probed, method, impact
+    coalesce(client_changed, false) AS client_changed, from_start, symptoms,
+    coalesce(other_symptoms, false) AS other_symptoms, prominent, user_changer, first_seen, last_seen,
+    templates, template, verdict, message, exception, call_id, probed, method, impact
 FROM weighed p
 ORDER BY rank

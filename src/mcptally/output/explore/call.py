@@ -225,7 +225,7 @@ def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
 
 
 def stderr_of(found: Explanation) -> dict[str, Any] | None:
-    """Return the server's stderr output around the call; None if there is none."""
+    """Return the server's stderr output around the call, or None if it wrote nothing."""
     lines = explanation.stderr(found)
     if not lines and not found.call["stderr_error"]:
         return None
