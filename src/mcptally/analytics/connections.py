@@ -153,10 +153,9 @@ class Connections:
         with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
-            if views.NUMBER_OF_CALLS in new and not filters:
-                [(calls,)] = connection.execute("SELECT count(*) FROM calls").fetchall()
-                new[views.NUMBER_OF_CALLS] = views.number_of_calls(calls)
-            views.create_questions(connection, new)
+            views.create_questions(
+                connection, new if filters else views.without_filters(connection, new)
+            )
             created.update(new)
         return connection
 

@@ -27,6 +27,7 @@ class KeptAnswers:
         texts = views.texts_of(question)
         new = {name: text for name, text in texts.items() if name not in self._created}
         with as_query_errors(self._connection), self._connections.reporting_the_version():
+            new = views.without_filters(self._connection, new)
             views.create_questions(self._connection, new, computed=True)
             self._created.update(new)
             return as_answer(self._connection.sql(f'FROM "{question}"', alias=question))

@@ -137,23 +137,35 @@ def all_texts() -> Mapping[str, str]:
         "_usage": f"-- The rows of `usage`, computed from calls.\n{usage_sql('_tool_calls')}",
         "_enough_calls": "-- Whether a group of calls is large enough for a contrast.\n"
         f"-- Value of: units\nunits >= {MIN_CALLS}",
-        NUMBER_OF_CALLS: number_of_calls("(SELECT count(*) FROM calls)"),
+        _NUMBER_OF_CALLS: _number_of_calls("(SELECT count(*) FROM calls)"),
         **sql_macros(),
         **{view: f"-- All rows.\nSELECT * FROM {name}" for view, name in ARCHIVE_VIEWS.items()},
     }
 
 
-NUMBER_OF_CALLS: Final = "_number_of_calls"
+_NUMBER_OF_CALLS: Final = "_number_of_calls"
 """Name of the macro that returns the number of calls that filters select."""
 
 
-def number_of_calls(sql: int | str) -> str:
-    """Return the text of the macro `NUMBER_OF_CALLS` that evaluates SQL, such as a number.
+def _number_of_calls(sql: int | str) -> str:
+    return f"-- The number of calls.\n-- Value of: \n{sql}"
+
+
+def without_filters(
+    connection: duckdb.DuckDBPyConnection, texts: Mapping[str, str]
+) -> dict[str, str]:
+    """Return texts with macros that are faster if no filters apply.
 
     DuckDB skips rows of `calls` while it reads them if it compares them with a number, but not if
-    it compares them with the result of a subquery.
+    it compares them with the result of a subquery. And if filters select all calls, the calls that
+    were read once need not be read again.
     """
-    return f"-- The number of calls.\n-- Value of: \n{sql}"
+    faster = dict(texts)
+    if _NUMBER_OF_CALLS in texts:
+        [(calls,)] = connection.execute("SELECT count(*) FROM calls").fetchall()
+        faster[_NUMBER_OF_CALLS] = _number_of_calls(calls)
+        faster["_unfiltered"] = "-- The same calls.\n-- Of: read\nFROM query_table(read)"
+    return faster
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"

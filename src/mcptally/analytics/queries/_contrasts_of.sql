@@ -1,26 +1,28 @@
 -- The rows of `contrasts` about some tools.
 -- Of: wanted
 -- `wanted` lists servers and tools, each joined by a null character; null: all tools.
-WITH failing_tools AS (
-    SELECT DISTINCT hash(hash(server), hash(tool)) AS tool_hash
+WITH read AS MATERIALIZED (
+    SELECT
+        hash(hash(server), hash(tool)) AS tool_hash, call_id, server, tool, session, requested_at,
+        latency_ms, outcome, template, verdict, definition, arguments, input_schema_state,
+        input_schema_path, model, client, client_version, server_version, protocol_version, transport,
+        request_bytes
     FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _failed(outcome)
-        AND _in_sample(session) AND (wanted IS NULL OR list_contains(wanted, concat(server, chr(0), tool)))
+    WHERE method = 'tools/call' AND dir = 'c2s' AND _in_sample(session)
 ),
 judged AS MATERIALIZED (
     SELECT
-        tool_hash,
-        if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
+        *, if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
         hash(session) AS session_hash, hash(arguments) AS arguments_hash,
         -- Masked values may differ.
-        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable, call_id,
-        server, tool, session, requested_at, latency_ms, outcome, template, verdict, definition,
-        arguments, input_schema_state, input_schema_path, model, client, client_version,
-        server_version, protocol_version, transport, request_bytes
-    FROM (SELECT *, hash(hash(server), hash(tool)) AS tool_hash FROM calls)
-    SEMI JOIN failing_tools USING (tool_hash)
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND _ended(outcome)
-        AND _in_sample(session)
+        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable
+    FROM read
+    SEMI JOIN (
+        SELECT tool_hash
+        FROM read
+        WHERE _failed(outcome) AND (wanted IS NULL OR list_contains(wanted, concat(server, chr(0), tool)))
+    ) USING (tool_hash)
+    WHERE tool IS NOT NULL AND _ended(outcome)
 ),
 -- Calls with the same arguments in a session are one distinct call.
 distinct_calls AS MATERIALIZED (
@@ -79,9 +81,8 @@ neighbours AS MATERIALIZED (
             PARTITION BY session ORDER BY requested_at, call_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS busy_until
-    FROM _archive_calls
+    FROM _unfiltered('read')
     SEMI JOIN (SELECT DISTINCT session FROM judged) USING (session)
-    WHERE method = 'tools/call' AND dir = 'c2s' AND _in_sample(session)
     WINDOW calls_before AS (PARTITION BY session ORDER BY requested_at, call_id)
 ),
 -- The minutes in which tools of a server failed for reasons other than the request.
@@ -89,8 +90,8 @@ bad_minutes AS (
     SELECT
         server, time_bucket(INTERVAL 1 MINUTE, requested_at) AS minute, min(tool) AS first_tool,
         max(tool) AS last_tool
-    FROM _archive_calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND verdict IN ('infrastructure', 'tool_failure')
+    FROM _unfiltered('read')
+    WHERE verdict IN ('infrastructure', 'tool_failure')
     GROUP BY ALL
 ),
 calls_with_other_failures AS MATERIALIZED (
