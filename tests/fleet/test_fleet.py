@@ -1,7 +1,6 @@
 """Recorded traffic of every feature gets its known outcomes, verdicts and faults."""
 
 import json
-import re
 from pathlib import Path
 
 import polars as pl
@@ -9,11 +8,12 @@ import pytest
 
 import mcptally as mt
 from tests import sql_over_tables
-from tests.fleet.record import FLEET, TRANSCRIPTS, TRUTH, record, run_directly, run_with_mock
 
 pytestmark = pytest.mark.slow
 
-KNOWN = json.loads(TRUTH.read_text())
+TRANSCRIPTS = Path(__file__).parent / "transcripts"
+KNOWN = json.loads(Path(__file__).with_name("truth.json").read_text())
+"""Name of a server → outcome, verdict and fault of each call; the name says SDK and transport."""
 ON_PURPOSE = ("definition.", "contracts.", "validation.", "schema.arguments_invalid")
 """Findings about definitions without descriptions, and about a call with wrong arguments."""
 
@@ -59,29 +59,6 @@ def test_correct_traffic_has_no_finding_of_severity_warning_or_error(store: Path
 def test_tasks_and_chains_have_no_calls_of_their_own_in_rates(store: Path) -> None:
     counted = sql_over_tables.ask(store, "SELECT sum(calls) FROM usage").item()
     assert counted == sum(map(len, KNOWN.values()))
-
-
-@pytest.mark.parametrize("name", ["python-2-stdio", "python-2-http-2025"])
-def test_clients_get_through_the_recorder_and_from_mock_what_they_get_directly(
-    name: str, tmp_path: Path
-) -> None:
-    direct = run_directly(name)
-    assert record(name, tmp_path) == direct
-    steps = [step for step, _ in FLEET[name][3]]
-    for step, line, mocked in zip(steps, direct, run_with_mock(name), strict=True):
-        if step[1:2] == ["hang"]:  # mock gives no failures without a reply by default
-            assert "mcptally mock" in mocked
-        elif step[-1:] == ["cancel"]:  # servers word the message about the status in their own way
-            assert ("error" in mocked) == ("error" in line)
-        else:
-            assert members(mocked) == members(line), step
-
-
-def members(line: str) -> list[str]:
-    """Return a client's output regardless of member order, without the server's name."""
-    line = re.sub(r"('|\")io.modelcontextprotocol/serverInfo\1: ?\{[^}]*\}", "", line)
-    line = re.sub(r"meta=(?:\{\}|None) ?", "", line)
-    return sorted(re.findall(r"[\w.:/-]+", line))
 
 
 def test_elicitations_of_the_fleet_have_their_answers(store: Path) -> None:

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.output import mock
-from tests.fleet.record import TRANSCRIPTS
+from tests.fleet.test_fleet import TRANSCRIPTS
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -221,6 +221,18 @@ def test_completions_are_given_as_recorded(of_fleet: Path):
         return await client.complete(ref, {"name": "language", "value": "d"})
 
     assert talk(of_fleet, conversation).completion.values == ["de"]
+
+
+def test_a_call_that_asks_the_user_gets_the_recorded_reply_to_the_answer(of_fleet: Path):
+    async def answer(*_):
+        return types.ElicitResult(action="accept", content={"city": "Oslo"})
+
+    async def conversation():
+        made = mock.mock_server(mock.read([of_fleet]))
+        async with Client(made, elicitation_callback=answer) as client:
+            return words(await client.call_tool("ask", {}))
+
+    assert asyncio.run(conversation()) == ("the user said accept", False)
 
 
 MOCK = [sys.executable, "-m", "mcptally", "mock"]
