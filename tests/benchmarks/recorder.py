@@ -1,30 +1,35 @@
-"""Measures the stdio recorder, direct calls and a bare pipe relay in one run.
+"""Measures what the recorder adds to a call, beside direct calls and a bare relay, in one run.
 
     python -m tests.benchmarks recorder [--calls 2000] [--starts 7]
 
-Every variant keeps its server running; the variants take turns of 20 calls, so that a busy machine
-affects all equally. Linux only. CPU is what the processes between client and server used (their
-threads' schedstat). Start-up is `-- true` over `python -c "import asyncio"`. Memory (PSS) is that
-after 50,000 calls and after 500,000, which are sent without waiting.
+Every variant keeps its server running, over stdio or HTTP. The variants of a transport take turns
+of 20 calls, so that a busy machine affects all equally: read differences and ratios. Start-up is
+that of `-- true` over `python -c "import asyncio"`. Memory (PSS) is that after 50,000 calls and
+after 500,000, which are sent without waiting. Linux only.
 """
 
 import argparse
+import asyncio
 import contextlib
+import json
 import os
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
-BLOCK: Final = 20
+TURN: Final = 20
 FLOOD: Final = 50_000
+ME: Final = [sys.executable, str(Path(__file__).resolve())]
+RECORD: Final = [sys.executable, "-m", "mcptally", "record", "--out"]
 
-SERVER: Final = """
+STDIO_SERVER: Final = """
 import os
 text = b'x' * 216
 rest = b''
@@ -53,53 +58,146 @@ sys.exit(p.wait())
 
 def request(number: int) -> bytes:
     """A call, whose id is the last number of the line."""
-    return (
-        b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"echo","arguments":'
-        b'{"message":"hello"}},"id":%d}\n' % number
+    params = {"name": "echo", "arguments": {"message": "hello"}}
+    asked = {"jsonrpc": "2.0", "method": "tools/call", "params": params, "id": number}
+    return json.dumps(asked, separators=(",", ":")).encode() + b"\n"
+
+
+# --- over HTTP ------------------------------------------------------------------------------------
+
+
+class Peer(asyncio.Protocol):
+    """The server of the calls over HTTP."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a connection."""
+        self.transport, self.buffer = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        """Answer a request that is complete."""
+        self.buffer += data
+        if self.buffer.endswith(b"}\n"):
+            self.buffer = b""
+            body = b'{"jsonrpc":"2.0","id":1,"result":{"content":[{"text":"%b"}]}}' % (b"x" * 216)
+            head = (
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+            )
+            self.transport.write(head % len(body) + body)
+
+
+async def serve(port: int) -> None:
+    """Run the server."""
+    server = await asyncio.get_running_loop().create_server(Peer, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+async def tap(port: int, upstream: int, file: IO[bytes]) -> None:
+    """Run a bare recorder: asyncio streams that relay bytes and append them to a file, unparsed."""
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            file.write(data)
+            writer.write(data)
+            await writer.drain()
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", upstream)
+        await asyncio.gather(pump(reader, server_writer), pump(server_reader, writer))
+
+    server = await asyncio.start_server(handle, "127.0.0.1", port)
+    await server.serve_forever()
+
+
+def connected(port: int) -> socket.socket:
+    """Return a connection to a port, as soon as a process listens there."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            found = socket.create_connection(("127.0.0.1", port), 30)
+        except ConnectionRefusedError:
+            assert time.monotonic() < until, f"nothing listens on port {port}"
+            time.sleep(0.01)
+        else:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return found
+
+
+def post(connection: socket.socket, number: int) -> None:
+    """Make a call over HTTP."""
+    body = request(number)
+    head = (
+        b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n"
+        b"Connection: keep-alive\r\nUser-Agent: bench/1\r\nMCP-Protocol-Version: 2026-07-28\r\n"
+        b"Mcp-Method: tools/call\r\nMcp-Name: echo\r\n"
+        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     )
+    connection.sendall(head % len(body) + body)
+    received = b""
+    while not received.endswith(b"}]}}"):
+        received += connection.recv(65536)
 
 
-class Variant:
-    """One way to the server: a running process, and what was measured through it."""
+@contextlib.contextmanager
+def over_http(out: str) -> Iterator[dict[str, Callable[[int], None]]]:
+    """Start the server, a tap and the recorder; return how to make a call through each."""
+    with contextlib.ExitStack() as free:
+        sockets = [free.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        server, tapped, recorded = (str(each.getsockname()[1]) for each in sockets)
+    where = ["--url", f"http://127.0.0.1:{server}/mcp", "--listen", f"127.0.0.1:{recorded}"]
+    commands = {
+        server: [*ME, "--serve", server],
+        tapped: [*ME, "--tap", tapped, server, f"{out}/tap"],
+        recorded: [*RECORD, out, *where],
+    }
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    processes = [subprocess.Popen(command, **quiet) for command in commands.values()]
+    names = ("direct", "bare relay", "mcptally")
+    with contextlib.ExitStack() as stack:
+        for process in processes:
+            stack.callback(process.wait, 30)
+            stack.callback(process.terminate)
+        connections = [stack.enter_context(connected(int(port))) for port in commands]
+        yield {
+            name: lambda number, own=own: post(own, number)  # type: ignore[misc]
+            for name, own in zip(names, connections, strict=True)
+        }
+
+
+# --- over stdio -----------------------------------------------------------------------------------
+
+
+class Pipes:
+    """A server behind a command, with its streams on pipes."""
 
     def __init__(self, prefix: Sequence[str]) -> None:
-        command = [*prefix, sys.executable, "-I", "-S", "-c", SERVER]
+        command = [*prefix, sys.executable, "-I", "-S", "-c", STDIO_SERVER]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(command, bufsize=0, **pipes)
-        self.times: list[int] = []
-        self.cpu_ns = 0
+        self.into, self.out = self.process.stdin.fileno(), self.process.stdout.fileno()
         self.call(0)
-        # The last process that was started is the server.
-        self.between = list(_tree(self.process.pid))[:-1]
 
-    def call(self, number: int) -> int:
-        """Nanoseconds of a call."""
-        began = time.perf_counter_ns()
-        os.write(self.process.stdin.fileno(), request(number))
-        while not os.read(self.process.stdout.fileno(), 1 << 20).endswith(b"\n"):
+    def call(self, number: int) -> None:
+        """Make a call."""
+        os.write(self.into, request(number))
+        while not os.read(self.out, 1 << 20).endswith(b"\n"):
             pass
-        return time.perf_counter_ns() - began
-
-    def block(self, first: int) -> None:
-        """Measure a block of calls."""
-        before = _cpu_ns(self.between)
-        self.times += [self.call(first + n) for n in range(BLOCK)]
-        self.cpu_ns += _cpu_ns(self.between) - before
 
     def flood(self, count: int) -> float:
-        """Send calls without waiting for replies; the memory afterwards, in MB."""
-        data = b"".join(request(n) for n in range(count))
-        sender = threading.Thread(target=self._send, args=(data,))
+        """Send calls without waiting for replies; return the memory afterwards, in MB."""
+        data = memoryview(b"".join(map(request, range(count))))
+
+        def send(rest: memoryview) -> None:
+            while rest:
+                rest = rest[os.write(self.into, rest[:65536]) :]
+
+        sender = threading.Thread(target=send, args=(data,))
         sender.start()
         while count > 0:
-            count -= os.read(self.process.stdout.fileno(), 1 << 20).count(b"\n")
+            count -= os.read(self.out, 1 << 20).count(b"\n")
         sender.join()
-        return sum(map(_pss_mb, self.between))
-
-    def _send(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self.process.stdin.fileno(), view[:65536]) :]
+        *between, _ = _tree(self.process.pid)  # the last one is the server
+        texts = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in between]
+        return sum(int(text.split("Pss:")[1].split()[0]) for text in texts) / 1024
 
     def close(self) -> None:
         """End the server, and the processes between it and the client."""
@@ -116,66 +214,64 @@ def _tree(pid: int) -> Iterator[int]:
             yield from _tree(int(child))
 
 
-def _cpu_ns(pids: Sequence[int]) -> int:
-    tasks = [task for pid in pids for task in Path(f"/proc/{pid}/task").iterdir()]
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+def started(command: Sequence[str], rounds: int) -> float:
+    """Return the median seconds of a command."""
+    times = []
+    for _ in range(rounds + 1):  # the first writes bytecode
+        began = time.perf_counter()
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:])
 
 
-def _pss_mb(pid: int) -> float:
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(text.split("Pss:")[1].split()[0]) / 1024
-
-
-def start_up(prefixes: Sequence[Sequence[str]], rounds: int) -> list[float]:
-    """Seconds of `import asyncio` and of each prefix with `true`: medians, in turns."""
-    commands = [[sys.executable, "-c", "import asyncio"], *([*each, "true"] for each in prefixes)]
-    times: list[list[float]] = [[] for _ in commands]
-    for number in range(1 + rounds):  # the first writes bytecode
-        for command, found in zip(commands, times, strict=True):
-            began = time.perf_counter()
-            subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=True)
-            if number:
-                found.append(time.perf_counter() - began)
-    return [statistics.median(each) for each in times]
+def report(transport: str, ways: Mapping[str, Callable[[int], None]], calls: int) -> None:
+    """Measure the ways in turns, and print a row for each."""
+    times: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(0, calls + TURN, TURN):
+        for name, call in ways.items():
+            for n in range(TURN):
+                began = time.perf_counter()
+                call(number + n)
+                if number:  # the first turn is not counted
+                    times[name].append(time.perf_counter() - began)
+    p50 = {name: 1e6 * statistics.median(some) for name, some in times.items()}
+    for name, middle in p50.items():
+        ratio = (middle - p50["direct"]) / (p50["bare relay"] - p50["direct"])
+        added = f"{middle - p50['direct']:+.0f} | {ratio:.2f}"
+        print(f"| {transport} | {name} | {middle:.0f} | {added} |", flush=True)
 
 
 def main() -> None:
-    """Measure and print one table (Markdown)."""
+    """Measure and print one table (Markdown), or be one of the processes that are measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--starts", type=int, default=7)
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--tap", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+    if options.tap:
+        port, upstream, path = options.tap
+        with Path(path).open("ab", buffering=0) as file:
+            asyncio.run(tap(int(port), int(upstream), file))
     # An installed program has its bytecode: measure that, not the compiler.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    print("| transport | variant | p50 us | added | times the bare relay |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as out, contextlib.ExitStack() as stack:
-        record = [sys.executable, "-m", "mcptally", "record", "--out", out]
-        prefixes = {
-            "direct": [],
-            "pipe relay": [sys.executable, "-c", RELAY],
-            "mcptally": [*record, "--"],
-            "mcptally --redact none": [*record, "--redact", "none", "--"],
-        }
-        least, *starts = start_up([each for each in prefixes.values() if each], options.starts)
-        variants = {name: Variant(prefix) for name, prefix in prefixes.items()}
-        for variant in variants.values():
-            stack.callback(variant.close)
-            for number in range(100):
-                variant.call(number)
-        for first in range(0, options.calls, BLOCK):
-            for variant in variants.values():
-                variant.block(first)
-        direct = statistics.median(variants["direct"].times)
-        print(f"`import asyncio`: {least * 1000:.0f} ms\n")
-        print("| variant | p50 us | added | CPU us per call | start x | MB at first | at the end |")
-        print("|---|---|---|---|---|---|---|")
-        for (name, variant), start in zip(variants.items(), [0.0, *starts], strict=True):
-            middle = statistics.median(variant.times)
-            begin, *_, end = [variant.flood(FLOOD) for _ in range(10)]
-            print(
-                f"| {name} | {middle / 1e3:.0f} | {(middle - direct) / 1e3:+.0f} "
-                f"| {variant.cpu_ns / len(variant.times) / 1e3:.0f} | {start / least:.2f} "
-                f"| {begin:.1f} | {end:.1f} |"
-            )
+        prefixes = ([], [sys.executable, "-c", RELAY], [*RECORD, out, "--"])
+        direct, relay, recorder = (Pipes(prefix) for prefix in prefixes)
+        for each in (direct, relay, recorder):
+            stack.callback(each.close)
+        ways = {"direct": direct.call, "bare relay": relay.call, "mcptally": recorder.call}
+        report("stdio", ways, options.calls)
+        with over_http(out) as ways:
+            report("HTTP", ways, options.calls)
+        first, *_, last = [recorder.flood(FLOOD) for _ in range(10)]
+        print(f"\nMemory over stdio: {first:.1f} MB, {last:.1f} MB at the end")
+        least = started([sys.executable, "-c", "import asyncio"], options.starts)
+        own = started([*RECORD, out, "--", "true"], options.starts)
+        print(f"Start-up: {own / least:.2f} times `import asyncio` ({least * 1000:.0f} ms)")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Measures `mcptally score`, `orjson.loads` and equivalent plain Python loops in one run.
+"""Measures `mcptally score` beside `orjson.loads` of the same lines, in one run.
 
     python -m tests.benchmarks score [--archive PATH | --size 300] [--shape traffic|small]
-                                     [--times N] [--rounds 5] [--no-loops]
+                                     [--rounds 5]
 
 Every case runs in its own process, and the cases take turns, so that a busy machine affects all
 equally. The table has the median, minimum and maximum of CPU seconds (user and system, with
-children). The ratio is to `orjson.loads` of every line of the plain files. The naive loops read a
-part of the archive (`SAMPLE` bytes) and are scaled up.
+children). The ratio is to `orjson.loads` of every line of the plain files. `one recording` scores a
+new recording alone; `one more` scores the archive again after it was added.
 """
 
 import argparse
@@ -21,9 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import mcptally
-from tests.benchmarks.archive import SHAPES, generate, multiply
-
-SAMPLE: Final = 24 << 20
+from tests.benchmarks.archive import SHAPES, generate, new_recording
 
 PARSE: Final = """
 import sys, orjson
@@ -51,66 +49,6 @@ for path in sorted(sys.argv[1:], key=os.path.getsize, reverse=True):
     min(halves, key=lambda half: sum(map(os.path.getsize, half))).append(path)
 other = multiprocessing.get_context("fork").Process(target=run, args=(halves[0],))
 other.start(); run(halves[1]); other.join()
-"""
-LOOP: Final = """
-import sys, orjson
-import jsonschema, jsonschema_rs
-from mcptally.seeds.inspector.model import ValidationContext
-from mcptally.seeds.inspector.single import validate_response
-kept = {}
-def judge(schema, value):
-    text = orjson.dumps(schema)
-    if text not in kept:
-        kept[text] = jsonschema_rs.validator_for(schema, validate_formats=False, offline=True)
-    return kept[text].is_valid(value)
-def slow(schema, value):
-    try:
-        jsonschema.validate(value, schema)
-    except jsonschema.ValidationError:
-        return False
-    return True
-way = slow if sys.argv[1] == "validate" else judge
-tools, open_, done = {}, {}, 0
-for path in sys.argv[2:]:
-    with open(path, "rb") as file:
-        for line in file:
-            try:
-                event = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            message = event.get("msg")
-            if event["event"] != "message" or not isinstance(message, dict):
-                continue
-            key = event["recording"], repr(message.get("id"))
-            if "method" in message:
-                open_[event["dir"], key] = message
-                continue
-            asked = open_.pop(("s2c" if event["dir"] == "c2s" else "c2s", key), None)
-            result = message.get("result")
-            if asked is None:
-                continue
-            if asked["method"] == "tools/list" and isinstance(result, dict):
-                for tool in result.get("tools", ()):
-                    tools[event["recording"], tool["name"]] = tool
-            elif asked["method"] == "tools/call" and isinstance(asked.get("params"), dict):
-                params = asked["params"]
-                given = params.get("arguments") or {}
-                tool = tools.get((event["recording"], params.get("name")))
-                if tool is not None:
-                    try:
-                        way(tool["inputSchema"], given)
-                    except Exception:
-                        pass
-                context = ValidationContext(
-                    tool=tool or {"name": str(params.get("name"))}, input=given,
-                    response=result if isinstance(result, dict) else {"content": []},
-                )
-                for rules in ("document", "inspector"):
-                    try:
-                        validate_response(context, rules=rules)
-                    except Exception:
-                        pass
-                done += 1
 """
 
 
@@ -140,76 +78,51 @@ def main(arguments: Sequence[str]) -> None:
     """Measure and print one table (Markdown)."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks score", description=__doc__)
     parser.add_argument("--archive", type=Path, help="plain transcripts (a folder), not made ones")
-    parser.add_argument("--times", type=int, default=1, help="how often to take the archive")
     parser.add_argument("--size", type=float, default=300, help="MB to make")
     parser.add_argument("--shape", choices=sorted(SHAPES), default="traffic")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--no-loops", action="store_true", help="leave the slow loops out")
     options = parser.parse_args(arguments)
     # An installed package has its bytecode; a checkout may have none, and make none.
     compileall.compile_dir(str(Path(mcptally.__file__).parent), quiet=1)
     with tempfile.TemporaryDirectory() as folder:
-        work = Path(folder)
-        plain = work / "plain"
+        archive = options.archive or Path(folder) / "plain"
         if options.archive is None:
-            generate(plain, size=int(options.size * 1e6), shape=options.shape, seed=options.seed)
-        else:
-            sources = sorted(options.archive.rglob("*.jsonl"))
-            if options.times == 1:
-                plain = options.archive
-            else:
-                multiply(sources, plain, times=options.times)
-        _measure(plain, work, options.rounds, loops=not options.no_loops)
+            generate(archive, size=int(options.size * 1e6), shape=options.shape)
+        _measure(archive, Path(folder), options.rounds)
 
 
-def _measure(plain: Path, work: Path, rounds: int, *, loops: bool) -> None:
-    files = [str(path) for path in sorted(plain.rglob("*.jsonl"))]
-    size = sum(Path(path).stat().st_size for path in files)
-    python = sys.executable
-    store = str(work / "store")
-    score = [python, "-m", "mcptally", "score", "--full"]
-    cases: dict[str, tuple[list[str], float]] = {
-        "orjson.loads": ([python, "-c", PARSE, *files], 1),
-        "orjson.loads, two processes": ([python, "-c", PARSE_TWICE, *files], 1),
-        "score, one core": ([*score, str(plain), "-o", store, "--jobs", "1"], 1),
-        "score, two cores": ([*score, str(plain), "-o", store, "--jobs", "2"], 1),
+def _measure(archive: Path, work: Path, rounds: int) -> None:
+    files = [str(path) for path in sorted(archive.rglob("*.jsonl"))]
+    new = str(new_recording(work / "new.jsonl", 30_007))  # server 7, after all others
+    python, plain, store = sys.executable, str(archive), str(work / "store")
+    score = [python, "-m", "mcptally", "score", "-o", store]
+    cases = {
+        "orjson.loads": [python, "-c", PARSE, *files],
+        "orjson.loads, two processes": [python, "-c", PARSE_TWICE, *files],
+        "one recording": [*score, "--full", "--jobs", "1", new],
+        "score, two cores": [*score, "--full", "--jobs", "2", plain],
+        "score, one core": [*score, "--full", "--jobs", "1", plain],
+        "one more": [*score, "--jobs", "1", plain, new],
     }
-    if loops:
-        some, taken = [], 0
-        for path in files:
-            if taken < SAMPLE:
-                some.append(path)
-                taken += Path(path).stat().st_size
-        for name in ("kept", "validate"):
-            label = {"kept": "loop, validators kept", "validate": "loop, jsonschema.validate"}
-            cases[label[name]] = ([python, "-c", LOOP, name, *some], size / taken)
     costs: dict[str, list[Cost]] = {name: [] for name in cases}
-    for number in range(rounds):
-        for name, (command, _) in cases.items():
-            if name.startswith("loop") and number:
-                continue
+    for _ in range(rounds):
+        for name, command in cases.items():
             costs[name].append(run(command))
     floor = statistics.median(cost.cpu for cost in costs["orjson.loads"])
-    print(f"{len(files)} files, {size / 1e6:,.0f} MB, {rounds} rounds\n")
     print("| case | CPU s (min to max) | wall s | times orjson.loads | peak MB |")
     print("|---|---|---|---|---|")
-    for name, (_, scale) in cases.items():
-        cpu = [cost.cpu * scale for cost in costs[name]]
-        wall = statistics.median(cost.wall for cost in costs[name]) * scale
-        peak = max(cost.megabytes for cost in costs[name])
-        middle = statistics.median(cpu)
+    for name, some in costs.items():
+        cpu = [cost.cpu for cost in some]
+        middle, wall = (statistics.median(each) for each in (cpu, [cost.wall for cost in some]))
         print(
             f"| {name} | {middle:.2f} ({min(cpu):.2f} to {max(cpu):.2f}) | {wall:.2f} "
-            f"| {middle / floor:.2f} | {peak:,.0f} |"
+            f"| {middle / floor:.2f} | {max(cost.megabytes for cost in some):,.0f} |"
         )
 
     def faster(one: str, two: str) -> float:
-        return statistics.median(
-            a.wall / b.wall for a, b in zip(costs[one], costs[two], strict=True)
-        )
+        pairs = zip(costs[one], costs[two], strict=True)
+        return statistics.median(a.wall / b.wall for a, b in pairs)
 
     ours = faster("score, one core", "score, two cores")
     theirs = faster("orjson.loads", "orjson.loads, two processes")
-    print(f"\nTwo cores: score {ours:.2f} times as fast, orjson.loads {theirs:.2f}: ", end="")
-    print(f"{ours / theirs:.2f} of it.")
+    print(f"\nTwo cores: score {ours:.2f} times as fast, orjson.loads {theirs:.2f}")

@@ -6,7 +6,7 @@ import pytest
 from mcptally.messages.decode import Events, decode, decode_slices
 from mcptally.messages.event_spool import Slicing
 from mcptally.transcript.events import FRAME_OF_EVENT
-from tests.benchmarks import growth
+from tests.benchmarks import archive as archives
 from tests.corpus import SAMPLES
 from tests.transcripts import lines_of
 
@@ -59,7 +59,7 @@ def test_replies_are_in_the_slice_of_their_message(archive: Path, tmp_path: Path
 
 def test_one_recording_is_not_divided(tmp_path: Path):
     path = tmp_path / "one.jsonl"
-    path.write_bytes(growth.exchange(1, "one") + growth.exchange(2, "two"))
+    path.write_bytes(archives.exchange(1, "one") + archives.exchange(2, "two"))
     slices = decode_slices([path], ["a"], Slicing(tmp_path / "events", 1000, path.stat().st_size))
     assert not slices.several
     assert next(slices.events).messages.height == 4
@@ -74,7 +74,7 @@ def test_one_recording_is_not_divided(tmp_path: Path):
 def test_a_chunk_without_events_ends_neither_the_file_nor_the_run(tmp_path: Path, line: bytes):
     other, good = tmp_path / "other.jsonl", tmp_path / "good.jsonl"
     other.write_bytes(line * 3000)
-    good.write_bytes(growth.exchange(1, "one"))
+    good.write_bytes(archives.exchange(1, "one"))
     slicing = Slicing(tmp_path / "events", 100_000, 1)
     slices = decode_slices([other, good], ["other", "good"], slicing)
     found = next(slices.events)

@@ -11,8 +11,7 @@ import pytest
 import mcptally as mt
 from mcptally.errors import UsageError
 from mcptally.pipeline.plan import PARTITION, jobs_for_memory, partition_bytes_for_memory
-from tests.benchmarks import growth
-from tests.benchmarks.archive import generate
+from tests.benchmarks import archive as archives
 
 pytestmark = pytest.mark.slow
 
@@ -80,7 +79,7 @@ def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(t
     limit = 450 << 20
     needed = []
     for size in (15, 40):  # more than fits in memory
-        generate(tmp_path / f"{size}", size=size * MB, shape="small")
+        archives.generate(tmp_path / f"{size}", size=size * MB, shape="small")
         needed.append(peak(tmp_path / f"{size}", "--memory", str(limit)))
     assert max(needed) + LIBRARIES < limit
     # In memory, the additional partitions would take three times their bytes. Peaks vary by 20 MB.
@@ -90,13 +89,13 @@ def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(t
 @linux
 def test_a_session_takes_less_than_four_kilobytes_per_call(tmp_path: Path):
     calls = 40_000
-    growth.session(tmp_path / "archive", calls=calls)
+    archives.session(tmp_path / "archive", calls=calls)
     assert peak(tmp_path / "archive") < 180 * MB + 4000 * calls
 
 
 @linux
 def test_recordings_of_one_file_are_scored_in_slices_within_the_limit(tmp_path: Path):
-    growth.recordings(tmp_path / "archive", count=40_000)
+    archives.recordings(tmp_path / "archive", count=40_000)
     # 392 MB if they are scored together, 200 MB in slices, of which 105 MB are the process itself.
     assert peak(tmp_path / "archive", "--memory", str(450 << 20)) < 300 * MB
 
@@ -104,13 +103,13 @@ def test_recordings_of_one_file_are_scored_in_slices_within_the_limit(tmp_path: 
 @linux
 def test_a_large_frame_takes_less_than_14_times_its_bytes(tmp_path: Path):
     size = 40 * MB
-    growth.frame(tmp_path / "archive", size=size)
+    archives.frame(tmp_path / "archive", size=size)
     assert peak(tmp_path / "archive") < 220 * MB + 14 * size
 
 
 @linux
 def test_each_of_many_files_takes_less_than_10_kilobytes(tmp_path: Path):
-    growth.files(tmp_path / "archive", count=4000)
+    archives.files(tmp_path / "archive", count=4000)
     assert peak(tmp_path / "archive") < 180 * MB + 10_000 * 4000
     rows = mt.open_store(tmp_path / "archive-store").manifest["rows"]
     assert rows["recordings"] == rows["calls"] == 4000

@@ -8,7 +8,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.pipeline.plan import undivided
-from tests.benchmarks import growth
+from tests.benchmarks import archive as archives
 from tests.transcripts import c2s, call, opened, write
 
 
@@ -54,7 +54,7 @@ def test_a_file_with_several_recordings_can_be_divided(tmp_path: Path):
 def test_a_run_warns_before_work_begins(tmp_path: Path):
     said: list[str] = []
     path = tmp_path / "a.jsonl"
-    path.write_bytes(b"".join(growth.exchange(n, "one") for n in range(1, 20)))
+    path.write_bytes(b"".join(archives.exchange(n, "one") for n in range(1, 20)))
     mt.score(
         path,
         out=tmp_path / "store",
