@@ -200,6 +200,15 @@ def verdict(text: str, exception: str | None, arguments: str | None = None) -> s
 def test_the_exception_on_stderr_decides_a_masked_reply(exception: str | None, expected: str):
     assert verdict("Error executing tool add", exception) == expected
     assert verdict('An unexpected error occurred during "Failed to add".', exception) == expected
+    assert verdict("Tool failed: Failed to add; see server log", exception) == expected
+    assert verdict("Failed to add. Please check the logs for details.", exception) == expected
+
+
+def test_the_exception_decides_a_reply_that_refers_to_a_log():
+    assert (
+        verdict("Unexpected error in add; see server log", "ValueError: unknown voucher")
+        == "business"
+    )
 
 
 def test_an_exception_that_the_reply_does_not_explain_changes_nothing():

@@ -2,7 +2,6 @@
 
 # ruff: noqa: RUF001 - servers write dashes, crosses and full-width colons.
 
-import re
 from typing import Final
 
 import polars as pl
@@ -85,9 +84,12 @@ _UNINFORMATIVE: Final = (
     r"""['"`]?(?-i:[\w.\-/])+['"`]?|"""
     r"internal (?:server )?error|something went wrong|"
     r"(?:an? )?(?:internal |unexpected |unknown )(?:server )?(?:error|exception)"
-    r"(?: (?:has )?occurr?ed(?: (?:while|during|in) \"[\w '-]+\")?)?|"
+    r"(?:(?: (?:has )?occurr?ed)? (?:while|during|in) ['\"`]?(?-i:[\w '-])+['\"`]?|"
+    r" (?:has )?occurr?ed)?|"
     r"an? (?:error|exception) (?:has )?occurr?ed(?: (?:while|during|in) (?-i:[\w '-])+)?|"
-    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})[.!:…\s]*$"
+    r"(?:failed|unable|could not|couldn't|error) (?:to )?\w+(?: (?-i:[\w'-])+){0,5})"
+    r"(?:[.,;:\s(–—-]+(?:please )?(?:see|check|consult) (?:the |your )?(?:\w+ ){0,2}logs?"
+    r"(?: files?)?(?: for (?:more |further )?(?:details|information|info))?\)?)?[.!:…\s]*$"
 )
 """Matches generic texts that a server sends instead of an exception's message."""
 THIS_TOOL: Final = "this_tool"
@@ -147,7 +149,7 @@ def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
     """Return an expression that is true if a text reports a failure without stating its cause."""
-    return text.str.contains(_UNINFORMATIVE)
+    return text.str.replace(_ALL_WRAPPERS, "").str.contains(_UNINFORMATIVE)
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:
@@ -178,7 +180,7 @@ def informative_text(reply: pl.Expr, exception: pl.Expr) -> pl.Expr:
 
 def hides_exception(reply: str) -> bool:
     """Return whether a reply reports a failure without stating its cause."""
-    return re.search(_UNINFORMATIVE, reply) is not None
+    return bool(pl.select(is_uninformative(pl.lit(reply))).item())
 
 
 def with_exception(stripped: pl.Expr, exception: pl.Expr, trace: pl.Expr) -> pl.Expr:
