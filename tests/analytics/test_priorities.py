@@ -405,26 +405,18 @@ def test_each_kind_of_outage_has_a_title(asked_symptom, text, title):
     assert problems.title(row | {"symptoms": asked_symptom(text)}) == title
 
 
-DENIED = failure("Directory <path> is not writeable", reason="misconfig_or_missing_dependency")
-OTHER_USER = '["/usr/bin/sudo","-u","nobody","server"]'
+UNFOUND = failure("npx: command not found", reason="misconfig_or_missing_dependency")
+NO_RIGHTS = UNFOUND | {"fault": "client", "template": "<path> is not writable"}
+OTHER_USER = SERVERS.add([*traffic("a", 9, 9, NO_RIGHTS), *traffic("b", 9, 9, UNFOUND)])
 
 
-@pytest.mark.slow
-def test_a_denied_server_that_is_started_as_another_user_says_so(tmp_path):
-    no_program = DENIED | {"error_text": "no npx", "template": "no npx"}
-    commands = {"x": OTHER_USER, "y": '["sudoku","server"]', "z": OTHER_USER}
-    rows = [
-        row
-        for server, kind in [("x", DENIED), ("y", DENIED | {"template": "?"}), ("z", no_program)]
-        for row in traffic("t", 9, 9, kind, server=server)
+def test_a_misconfigured_server_and_its_start_as_another_user_are_two_problems(asked):
+    rows = asked(OTHER_USER)
+    assert {row["kind"] for row in rows} == {"misconfigured"}
+    assert sorted(map(problems.blame, rows)) == [
+        "fault: client (95% sure), in how it starts the server: as another user",
+        "fault: tool (95% sure), in how it is set up",
     ]
-    recordings = [life(server, command=command) for server, command in commands.items()]
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
-    as_other_user = "; it is started as another user, by sudo"
-    assert {row["server"]: problems.blame(row) for row in found} == {
-        server: f"fault: tool (95% sure), in how it is set up{said}"
-        for server, said in [("x", as_other_user), ("y", ""), ("z", "")]
-    }
 
 
 SELDOM = SERVERS.add(traffic("a", 30) + traffic("b", 3) + traffic("c", 2))

@@ -111,9 +111,11 @@ DENIED = "Cannot create document: Directory /srv/out is not writeable"
 MISSING = "Document /srv/out/a.docx does not exist"
 
 
-def missing_file(first: str, file: str = "/srv/out/a.docx", error: str = MISSING) -> list[dict]:
+def missing_file(
+    first: str, file: str = "/srv/out/a.docx", error: str = MISSING, program: str = "demo"
+) -> list[dict]:
     """Return a call with a file that fails with `first`, and then another call."""
-    events = [opened()]
+    events = [opened(command=[program, "server"])]
     for number, (path, said) in enumerate([("/srv/out/a.docx", first), (file, error)], 1):
         events.append(c2s(2 * number - 1, call(number, f"t{number}", path=path)))
         events.append(s2c(2 * number, text(number, said, isError=True)))
@@ -140,6 +142,19 @@ def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_ca
     judged, case, fault
 ):
     assert judged(case).row(-1, named=True)["fault"] == fault
+
+
+@pytest.mark.parametrize(
+    ("case", "faults"),
+    [
+        (CASES.add(*missing_file(DENIED, program="/usr/bin/sudo")), ["client", "client"]),
+        (CASES.add(*missing_file(DENIED, program="sudoku")), ["tool", "tool"]),
+        (CASES.add(*missing_file("Command 'npx' not found", program="sudo")), ["tool", "caller"]),
+    ],
+    ids=["another user", "same user", "not denied"],
+)
+def test_a_host_that_starts_a_server_as_a_user_without_rights_is_at_fault(judged, case, faults):
+    assert judged(case).get_column("fault").to_list() == faults
 
 
 def opens_files(*calls: tuple[str, str | None]) -> list[dict]:

@@ -1,6 +1,7 @@
 """Judges calls: determines scenario, hidden errors, verdict, tokens and error template."""
 
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import polars as pl
@@ -10,7 +11,7 @@ from mcptally.review.answers import AppliedReviews
 from mcptally.seeds.inspector.scenario import assign_scenarios
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
 from mcptally.tables.ids import digest
-from mcptally.tables.outcomes import ANSWERED_BY_CLIENT
+from mcptally.tables.outcomes import ANSWERED_BY_CLIENT, Fault
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 from mcptally.verdict import classify, error_template, error_text, evidence, hidden_errors
@@ -77,6 +78,8 @@ def judge_calls(
             .alias(Judged.certainty.name),
             pl.when(Judged.dir.col == "s2c")
             .then(Judged.fault.col.replace(ANSWERED_BY_CLIENT))
+            .when(_is_denied_as_other_user())
+            .then(pl.lit(Fault.CLIENT))
             .otherwise(Judged.fault.col)
             .alias(Judged.fault.name),
             count_tokens(calls.get_column(Judged.response.name)).alias(Judged.response_tokens.name),
@@ -88,6 +91,19 @@ def judge_calls(
 
         judged = apply(judged, judging.reviews)
     return judged
+
+
+_OTHER_USER: Final = r'^\["(?:[^"]*/)?(?:doas|gosu|runuser|setpriv|su|su-exec|sudo)"'
+"""Matches command lines that start a server as another user."""
+
+
+def _is_denied_as_other_user() -> pl.Expr:
+    """Return whether a server lacks rights on files, and the host starts it as another user."""
+    return (
+        (Judged.reason.col == "misconfig_or_missing_dependency")
+        & Judged.command.col.str.contains(_OTHER_USER)
+        & (pl.col("denied_before") | evidence.is_denied())
+    )
 
 
 def _informative_texts(calls: pl.DataFrame) -> pl.Series:

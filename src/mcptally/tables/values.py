@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line
-from mcptally.tables.outcomes import UNKNOWN
+from mcptally.tables.outcomes import UNKNOWN, Fault
 
 SHARE: Final = re.compile(
     r"_rate(_|$)|(?:^|_)share(_|$)|^(?:valid_worked|invalid_precision|invalid_recall|preventable"
@@ -114,11 +114,15 @@ def claim(row: Mapping[str, Any]) -> str:
     if row["fault"] is None:
         return f"{UNKNOWN}, perhaps {row['suspected']}{sure}" if row["suspected"] else UNKNOWN
     probably = "probably " if row["uncertain"] else ""
-    part = ", in how it is set up" if row["kind"] == "misconfigured" else ""
+    part = _SET_UP.get(row["fault"], "") if row["kind"] == "misconfigured" else ""
     other = _OWN_POLICY if row["uncertain"] and row["reason"] == "server_policy" else ""
     return f"{probably}{row['fault']}{sure}{part}{other}"
 
 
+_SET_UP: Final[Mapping[str, str]] = {
+    Fault.TOOL: ", in how it is set up",
+    Fault.CLIENT: ", in how it starts the server: as another user",
+}
 _OWN_POLICY: Final = ", or the server's operator, who can change this limit or rule"
 
 CELL: Final = 1000

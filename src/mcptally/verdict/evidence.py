@@ -254,7 +254,7 @@ def add_tool_kinds(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFra
 
 _DENIED: Final = (
     r"(?i)permission denied|\be(?:acces|perm|rofs)\b|operation not permitted|access is denied"
-    r"|read-only file ?system|not write?able\b|errno 13\b"
+    r"|read-?only (?:file ?system|database)|not write?able\b|errno 13\b|dubious ownership"
 )
 """Matches messages of an operating system that denies access to a file."""
 _FILE: Final = r'"([^"\\]*[./][^"\\]+)"'
@@ -297,6 +297,15 @@ class _Files(StageTable):
     denied_ns = Column(pl.Int64, "Time of the first such call with this file.", "ns")
 
 
+def _said() -> pl.Expr:
+    return pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
+
+
+def is_denied() -> pl.Expr:
+    """Return whether an operating system, or a program that checks rights, denied access."""
+    return _said().str.contains(_DENIED)
+
+
 def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     """Add `denied_before`, `works_otherwise` and `asks_upstream`, from calls in the same recording.
 
@@ -309,7 +318,7 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: calls with their final outcomes.
     """
-    said = pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
+    said = _said()
     failed = Judged.outcome.col.is_in(FAILED)
     numbered = calls.lazy().with_row_index(_Files.row.name)
     patterns = f"{_DENIED}|{_DAMAGED}|{_UNREADABLE}"

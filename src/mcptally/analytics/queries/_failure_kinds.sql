@@ -190,7 +190,8 @@ caused AS MATERIALIZED (
         CASE
             WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
             WHEN fault IS NULL THEN 'unclear'
-            WHEN fault = 'tool' AND reason = 'misconfig_or_missing_dependency' THEN 'misconfigured'
+            WHEN fault IN ('tool', 'client') AND reason = 'misconfig_or_missing_dependency'
+                THEN 'misconfigured'
             WHEN fault = 'tool' THEN 'tool_failures'
             WHEN fault IN ('upstream', 'network') THEN 'unavailable'
             ELSE fault
@@ -199,6 +200,7 @@ caused AS MATERIALIZED (
             WHEN kind = 'unclear' AND reason = 'masked' THEN reason
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
             WHEN kind = 'caller' AND reason = 'server_policy' THEN reason
+            WHEN kind = 'misconfigured' THEN fault
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
             WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message
         END) AS own_cause
@@ -271,8 +273,6 @@ SELECT
     printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, kind_hash, kind, server, tool,
     tool_hash, fault, suspected, reason, certainty, uncertain, hidden, hidden_certainty, template,
     typical, follows, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path,
-    CASE WHEN follows THEN 'denied'
-        WHEN kind IN ('unavailable', 'misconfigured')
-            THEN _symptom(concat_ws(' ', error_text, template)) END AS symptom
+    CASE WHEN kind = 'unavailable' THEN _symptom(concat_ws(' ', error_text, template)) END AS symptom
 FROM caused c
 LEFT JOIN common USING (own_cause)

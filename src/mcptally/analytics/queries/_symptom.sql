@@ -1,4 +1,4 @@
--- What the error text of an outage or of a misconfigured server reports, as a code; null if unknown.
+-- What the error text of an outage reports, as a code; null if unknown.
 -- Value of: said
 CASE
     WHEN regexp_matches(said, '(?i)enotfound|eai_again|getaddrinfo|name ?resolution|to resolve|not known|no such host')

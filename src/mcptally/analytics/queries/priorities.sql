@@ -9,10 +9,9 @@
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
 -- `tools` are tools that the servers have, of which the first `prominent` have at least a tenth as
 -- many affected calls as the first; `unlisted_calls` have other names. `symptoms` are what an
--- outage's texts report, and `other_symptoms` whether some report something else. `user_changer` is
--- a program that starts the server as another user, if it was denied access. `call_id` is a call
--- with the most frequent combination of tool, message and arguments. `exception` is what the server
--- wrote to stderr while it answered that call with `message`, or when it crashed.
+-- outage's texts report, and `other_symptoms` whether some report something else. `call_id` is a
+-- call with the most frequent combination of tool, message and arguments. `exception` is what the
+-- server wrote to stderr while it answered that call with `message`, or when it crashed.
 WITH failed AS MATERIALIZED (
     SELECT kind_hash, session_hash, text_hash, arguments_hash, call_id FROM _failed_calls
 ),
@@ -118,38 +117,23 @@ inputs AS (
     GROUP BY cause
 ),
 -- What at least four fifths of an outage's calls report, most frequent first; null if it is unknown
--- or more than three things. `is_denied`: most misconfigured calls were denied access.
+-- or more than three things.
 symptoms AS (
     SELECT
         cause, CASE WHEN count(*) <= 3 AND bool_and(symptom IS NOT NULL)
             THEN list(symptom ORDER BY calls DESC, symptom) END AS symptoms,
-        max(so_far) < any_value(all_calls) AS other_symptoms,
-        coalesce(arg_max(symptom, calls) = 'denied', false) AS is_denied
+        max(so_far) < any_value(all_calls) AS other_symptoms
     FROM (
         SELECT
             cause, symptom, sum(calls) AS calls, sum(sum(calls)) OVER most AS so_far,
             sum(sum(calls)) OVER (PARTITION BY cause) AS all_calls
         FROM attributed
-        WHERE kind IN ('unavailable', 'misconfigured')
+        WHERE kind = 'unavailable'
         GROUP BY cause, symptom
         WINDOW most AS (PARTITION BY cause ORDER BY sum(calls) DESC, symptom)
         QUALIFY so_far - sum(calls) < 0.8 * all_calls
     )
     GROUP BY cause
-),
--- The programs that change the user who runs a cause's servers, if each is started by one.
-user_changers AS (
-    SELECT cause, max(program) AS user_changer
-    FROM (SELECT DISTINCT cause, server FROM cause_tools)
-    SEMI JOIN (FROM symptoms WHERE is_denied) USING (cause)
-    LEFT JOIN (
-        SELECT server, max(regexp_extract(
-            command, '^\["(?:[^"]*/)?(doas|gosu|runuser|setpriv|su|su-exec|sudo)"', 1)) AS program
-        FROM recordings
-        GROUP BY server
-    ) USING (server)
-    GROUP BY cause
-    HAVING bool_and(program <> '')
 ),
 -- The most frequent template with the fault of most calls represents the cause, unless its calls
 -- failed because of others.
@@ -284,7 +268,7 @@ failures AS (
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
         _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
-        since, client_changed, from_start, symptoms, other_symptoms, prominent, user_changer,
+        since, client_changed, from_start, symptoms, other_symptoms, prominent,
         first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
         input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
@@ -311,7 +295,6 @@ failures AS (
     JOIN shares USING (cause)
     LEFT JOIN inputs USING (cause)
     LEFT JOIN symptoms USING (cause)
-    LEFT JOIN user_changers USING (cause)
     LEFT JOIN rejections USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
@@ -415,7 +398,7 @@ SELECT
     CASE WHEN len(servers) = 1 THEN p.rate_high END AS rate_high, server_rates, invalid_inputs,
     input_path, input_error, coalesce(insufficient_data, false) AS insufficient_data, since,
     coalesce(client_changed, false) AS client_changed, from_start, symptoms,
-    coalesce(other_symptoms, false) AS other_symptoms, prominent, user_changer, first_seen, last_seen,
+    coalesce(other_symptoms, false) AS other_symptoms, prominent, first_seen, last_seen,
     templates, template, verdict, message, exception, call_id, probed, method, impact
 FROM weighed p
 ORDER BY rank

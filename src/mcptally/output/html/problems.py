@@ -133,8 +133,6 @@ def _look(row: Mapping[str, Any]) -> str:
     """Return what to check if the fault is uncertain or is not the server's."""
     if row["kind"] in _LIVES:
         return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""
-    if row["user_changer"]:
-        return f"; it is started as another user, by {row['user_changer']}"
     if row["fault"] == Fault.UPSTREAM and row["uncertain"] and row["ok"] == 0:
         return _NEVER_REACHED
     if row["fault"] is None or (row["uncertain"] and row["reason"] != "server_policy"):
