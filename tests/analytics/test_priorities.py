@@ -348,7 +348,7 @@ def test_a_title_that_names_an_uncertain_cause_says_so(kind):
     row = {"kind": kind, "symptoms": None}
     assert problems.title(row | {"uncertain": True}) == f"probably {problems.TITLES[kind]}"
     assert problems.title(row | {"uncertain": False}) == problems.TITLES[kind]
-    assert problems.title({"kind": "caller", "uncertain": True}) == "rejected calls"
+    assert problems.title({"kind": "caller", "uncertain": True}) == "refused by the server"
 
 
 def test_a_problem_says_what_else_failed_and_where_the_fault_is(asked):
@@ -530,7 +530,9 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
         "start_failure": "misconfigured",
         "last_words": "API_KEY is missing",
     }
-    recordings = [life("a", **no_key), life("b", **no_key), life("x"), life("y", crash="idle")]
+    recordings = [life("a", **no_key), life("b", **no_key), life("x")]
+    ended = BEGAN + timedelta(hours=1)
+    recordings.append(life("y", crash="idle", ended_at=ended))
     recordings += [life("z", noise_lines=5), life("w", noise_lines=1)]
     recordings.append(life("v", start="failed", start_failure="network", last_words="no such host"))
     rows = traffic("t", 90, server="x")
@@ -549,6 +551,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     others = {row["kind"]: row for row in found}
     assert others["crash"]["servers"] == ["y"]
     assert problems.number(others["crash"]) == "1 of 1 start, between requests"
+    assert problems.onset(others["crash"]) == f"first seen {ended:%F %H:%M} UTC"
     assert (others["noise"]["servers"], others["noise"]["affected"]) == (["z", "w"], 6)
     assert found.index(others["tool_failures"]) == 2
 
@@ -564,6 +567,7 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
     rows += [call(n, "u", **REJECTED) for n in range(2, 9) for _ in range(9)]
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
     assert [row["kind"] for row in found] == ["start", "caller"]
+    assert problems.onset(found[0]) == f"first seen {BEGAN:%F %H:%M} UTC"
     assert problems.number(found[0]) == (
         "2 of 9 (crashed); 1 of them after server/discover, which clients of newer "
         "revisions send first"

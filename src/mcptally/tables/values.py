@@ -161,7 +161,8 @@ def first_seen(row: Mapping[str, Any]) -> str:
         return "from the first start"
     if row["from_start"]:
         return "already in the first session"
-    if row["from_start"] is None:
+    of_one_start = row["kind"] in {"start", "crash"} and len(row["servers"]) == 1
+    if row["from_start"] is None and not of_one_start:
         return ""
     return f"first seen {cell('first_seen', row['first_seen'])[:16]}"
 

@@ -46,7 +46,7 @@ GROUP BY server, failures, total, CASE WHEN failures < total THEN said END,
 UNION ALL
 SELECT
     'crash', server, count(*), any_value(total), 'crashed', arg_max(last_words, opened_at), NULL,
-    min(opened_at), max(ended_at), during, min(call_id) FILTER (during IS NOT NULL), 0
+    min(ended_at), max(ended_at), during, min(call_id) FILTER (during IS NOT NULL), 0
 FROM (
     SELECT *, CASE WHEN crash IS DISTINCT FROM 'idle' THEN method END AS during
     FROM started

@@ -379,7 +379,7 @@ problems AS (
 weighed AS (
     SELECT *, size * greatest(CASE WHEN uncertain THEN 0.5 ELSE 0 END, CASE kind
         -- A server that never starts ranks above any problem of a tool.
-        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 1.5 WHEN 'crash' THEN 3
+        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 3 WHEN 'crash' THEN 3
         WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1
         WHEN 'account' THEN 0.8 WHEN 'client' THEN 0.7 WHEN 'unclear' THEN 0.5

@@ -20,7 +20,7 @@ TITLES: Final[Mapping[str, str]] = {
     "unavailable": "service unavailable",
     "account": "rejected credentials, rights or quota",
     "client": "needs a client feature that was missing",
-    "caller": "rejected calls",
+    "caller": "refused by the server",
     "unmarked": "errors not marked as errors",
     "unclear": "failures of unclear cause",
     "contract": "results break the output schema",
@@ -31,7 +31,7 @@ TITLES: Final[Mapping[str, str]] = {
 RANKING: Final = (
     "Ranked by affected calls, of which those of one session count with their square root, and by "
     "the share of calls that fail. Failures of the tool, the network and upstream weigh most, "
-    "rejected calls least."
+    "refused calls least."
 )
 
 NO_TEXT: Final = "(no text: "
