@@ -1,5 +1,7 @@
 """The verdict uses how a recording ended and how many concurrent calls failed."""
 
+import json
+
 import pytest
 
 from tests.scored_cases import Cases
@@ -155,6 +157,36 @@ def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_ca
 )
 def test_a_host_that_starts_a_server_as_a_user_without_rights_is_at_fault(judged, case, faults):
     assert judged(case).get_column("fault").to_list() == faults
+
+
+LOGGED = """Search failed: Error: getaddrinfo ENOTFOUND api.example.com
+    at GetAddrInfoReqWrap.onlookup (node:dns:107:26)"""
+
+
+def logs(result: str, logged: str = LOGGED, *, structured: bool = False) -> list[dict]:
+    """Return a call during which the server writes to stderr, and which has this result."""
+    answer = {"content": [{"type": "text", "text": result}]}
+    if structured:
+        answer["structuredContent"] = {"items": json.loads(result)}
+    reply = {"jsonrpc": "2.0", "id": 1, "result": answer}
+    return [opened(), c2s(1, call(1)), event("stderr", 2, text=logged), s2c(3, reply)]
+
+
+@pytest.mark.parametrize(
+    ("case", "fault"),
+    [
+        (CASES.add(*logs("[]")), "network"),
+        (CASES.add(*logs("")), "network"),
+        (CASES.add(*logs("[]", structured=True)), "network"),
+        (CASES.add(*logs("[1]")), None),
+        (CASES.add(*logs("[1]", structured=True)), None),
+        (CASES.add(*logs("[]", "searched api.example.com")), None),
+    ],
+    ids=["empty", "blank", "structured", "data", "structured data", "no exception"],
+)
+def test_an_empty_result_with_an_exception_on_stderr_is_a_hidden_error(judged, case, fault):
+    [only] = judged(case).rows(named=True)
+    assert (only["outcome"], only["fault"]) == ("hidden_error" if fault else "ok", fault)
 
 
 def opens_files(*calls: tuple[str, str | None]) -> list[dict]:

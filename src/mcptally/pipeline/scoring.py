@@ -116,12 +116,24 @@ def _informative_texts(calls: pl.DataFrame) -> pl.Series:
     return calls.select(text).to_series()
 
 
+_EMPTY: Final = r'^\s*(?:\{"\w+":)?\s*(?:null|""|\[\s*\]|\{\s*\})?\s*\}?\s*$'
+"""Matches the text or the structured content of a result without data."""
+
+
 def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFrame:
-    """Set the outcome `hidden_error` for successful results whose text reports a failure."""
+    """Set the outcome `hidden_error` for successful results whose text reports a failure.
+
+    If a result is empty and its server wrote an exception to stderr, the exception is its text.
+    """
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
+    text = pl.col("first_text")
+    if calls.get_column(Judged.stderr_error.name).count():
+        has_data = ~text.fill_null("").str.contains(_EMPTY)
+        has_data |= ~pl.col("structured_content").fill_null("").str.contains(_EMPTY)
+        text = pl.when(has_data).then(text).otherwise(pl.coalesce(Judged.stderr_error.col, text))
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),
-        text=pl.when(is_result).then("first_text"),
+        text=pl.when(is_result).then(text),
         structured=pl.when(is_result).then("structured_content"),
         later_texts=hidden_errors.later_texts(
             pl.when(is_result & (Judged.text_blocks.col > 1)).then("response"),
