@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_recording_whose_file_was_not_yet_created_is_written_from_the_journal(
         tmp_path, prelude=prelude.replace("def executed(): return", "def executed(): return 1 or")
     )
     assert not list(tmp_path.glob("*.jsonl"))
-    assert [path.suffix for path in discover([tmp_path])] == [".jsonl"]
+    assert [Path(name).suffix for name in discover([tmp_path])] == [".jsonl"]
     assert ids(tmp_path) == list(range(20))
     assert_finished(tmp_path)
 

@@ -148,7 +148,7 @@ def _plan(
     for root in map(Path, paths):
         if root.is_dir():
             left_out: list[SkippedFile] = []
-            files = sorted(files_below(root, left_out, ("",)))
+            files = sorted(map(Path, files_below(root, left_out, ("",))))
             done.passed_over |= {Path(each.name): each.why for each in left_out}
             for path in files:
                 if not path.name.endswith((".part", "-wal", "-shm")):

@@ -107,11 +107,11 @@ def merge_stores(
         unavailable = {
             name
             for name, source in earlier.sources.items()
-            if not fingerprint.is_same(Path(name), source)
+            if not fingerprint.is_same(name, source)
         }
         earlier = msgspec.structs.replace(earlier, unavailable=frozenset(unavailable))
         earlier, twice = _without_copies(earlier)
-        files = [Path(name) for name in earlier.sources if name not in earlier.unavailable]
+        files = [name for name in earlier.sources if name not in earlier.unavailable]
         settings = Settings(
             target,
             work,

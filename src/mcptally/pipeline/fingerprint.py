@@ -21,6 +21,7 @@ from mcptally.errors import StoreError, UnreadableError
 from mcptally.store.manifest import MANIFEST, how_to_rebuild, read_manifest
 from mcptally.store.source_files import SourceFile, digest_of, identity_of
 from mcptally.store.work_folder import Provenance
+from mcptally.transcript.discover import path_of
 
 DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
@@ -137,14 +138,14 @@ def _has_digest(path: Path, sha256: str) -> bool:
         return False
 
 
-def is_same(path: Path, source: SourceFile) -> bool:
+def is_same(file: str | Path, source: SourceFile) -> bool:
     """Return whether a file is unchanged since scoring, by size, times and inode or by bytes."""
     if not source.whole:
         return False
     try:
-        size, *stat = identity_of(path)
+        size, *stat = identity_of(file)
         if size != source.size:
             return False
-        return tuple(stat) == source.stat or digest_of(path) == source.sha256
+        return tuple(stat) == source.stat or digest_of(path_of(file)) == source.sha256
     except (OSError, UnreadableError):
         return False

@@ -14,6 +14,7 @@ from mcptally.pipeline.plan import Group, bytes_in_slice, plan
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
+from mcptally.transcript.discover import path_of
 
 Progress = Callable[[int, int], None]
 """A function that is called with the number of bytes done and the total. Every file counts twice:
@@ -42,12 +43,12 @@ class Gathered(msgspec.Struct, frozen=True):
     report: GatherReport
 
 
-def files_to_gather(named: Mapping[str, Path], earlier: EarlierStores | None) -> list[Path]:
+def files_to_gather(named: Mapping[str, str | Path], earlier: EarlierStores | None) -> list[Path]:
     """Return the files that are new, or whose rows are not reused."""
     if earlier is None:
-        return list(named.values())
+        return [*map(path_of, named.values())]
     new = named.keys() - earlier.sources.keys()
-    return [named[name] for name in sorted((earlier.rescored | new) & named.keys())]
+    return [path_of(named[name]) for name in sorted((earlier.rescored | new) & named.keys())]
 
 
 def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[Group]:
@@ -60,7 +61,7 @@ def gather_with_dependents(
     pool: WorkerPool,
     engine: Engine,
     groups: list[Group],
-    named: Mapping[str, Path],
+    named: Mapping[str, str | Path],
     earlier: EarlierStores | None,
 ) -> tuple[list[Gathered], EarlierStores | None, ArchiveContext]:
     """Gather groups of files, and then the files whose rows depend on them.
@@ -82,7 +83,7 @@ def gather_with_dependents(
         earlier = extended
         if not more and context is not None:
             return gathered, earlier, context
-        groups = plan_groups([named.get(name) or Path(name) for name in more], settings, engine)
+        groups = plan_groups([path_of(named.get(name, name)) for name in more], settings, engine)
 
 
 def _gather(

@@ -26,6 +26,7 @@ from mcptally.store.work_folder import Provenance
 from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.stages import ExcludedFiles, ExcludedRecordings, FilePlaces, RecordingPlaces
+from mcptally.transcript.discover import path_of
 
 IN_MEMORY: Final = 1_000_000
 """Maximum number of recording places in memory, at about 150 bytes each. If there are more, they
@@ -119,13 +120,13 @@ class EarlierStores(msgspec.Struct, frozen=True):
             found -= kept
         return msgspec.structs.replace(self, rescored=self.rescored | found, as_scored=as_scored)
 
-    def without_changed(self, archive: Iterable[Path]) -> Self:
+    def without_changed(self, archive: Iterable[str | Path]) -> Self:
         """Return these stores without the rows of files that changed or are not in `archive`.
 
         The rows of a recording are also left out if the recording has a new segment in `archive`,
         or if an earlier run could not score it again.
         """
-        files = {str(path): path for path in archive}
+        files = {str(file): file for file in archive}
         changed = {
             name
             for name, source in self.sources.items()
@@ -133,7 +134,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
             and (name not in files or not is_same(files[name], source))
         }
         new = files.keys() - self.sources.keys()
-        continued = {first_recording(files[name]) for name in new} - {None}
+        continued = {first_recording(path_of(files[name])) for name in new} - {None}
         changed |= self.files_of(name for name in continued if name)
         changed |= self.files_of(self.as_scored)
         return msgspec.structs.replace(self, as_scored=frozenset()).without(changed)

@@ -214,8 +214,10 @@ def _cut(files: Sequence[Path], size: int, target: int) -> list[Span]:
 
 def find_transcripts(
     paths: Iterable[str | Path], skipped: Callable[[SkippedFile], Any] = lambda _: None
-) -> list[Path]:
+) -> list[str | Path]:
     """Find the transcript files at `paths`, on this machine (`discover`) or behind URLs.
+
+    Files on this machine are listed by name, others as `RemoteFile`.
 
     Args:
         paths: files, folders, patterns or URLs.
@@ -229,7 +231,7 @@ def find_transcripts(
     named = list(paths)
     urls = [path for path in named if isinstance(path, str) and remote.is_url(path)]
     local = [path for path in named if path not in urls]
-    files = discover(local, skipped) if local or not urls else []
+    files: list[str | Path] = [*discover(local, skipped)] if local or not urls else []
     if not urls:
         return files
     return sorted({*files, *(file for url in urls for file in remote.discover(url))}, key=str)

@@ -236,7 +236,7 @@ def _without_changed_answers(earlier: EarlierStores, now: AppliedReviews) -> Ear
 
 def build(
     settings: Settings,
-    files: Sequence[Path],
+    files: Sequence[str | Path],
     engine: Engine,
     earlier: EarlierStores | None,
     *,
@@ -246,12 +246,12 @@ def build(
 
     Args:
         settings: the settings of the run.
-        files: all files of the archive.
+        files: all files of the archive, by name, or as a `RemoteFile`.
         engine: the processes or cluster that do the work.
         earlier: the earlier stores, without the rows of changed files.
         skipped: paths that were not read; each becomes a finding.
     """
-    named = {str(path): path for path in files}
+    named = {str(file): file for file in files}
     new = files_to_gather(named, earlier)
     limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
     settings = msgspec.structs.replace(settings, partition_bytes=limit)
@@ -403,7 +403,7 @@ def _total(written: Iterable[Written]) -> Written:
 
 
 def _sources(
-    gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Iterable[str]
+    gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Collection[str]
 ) -> list[SourceFile]:
     """Return the records of the archive's gathered and reused files, sorted."""
     sources: dict[str, SourceFile] = {}
@@ -414,7 +414,7 @@ def _sources(
             known = sources.get(part.file)
             sources[part.file] = part if known is None else known.with_rest(part)
     if earlier is not None:
-        sources |= {name: earlier.sources[name] for name in reused}
+        sources |= {name: each for name, each in earlier.sources.items() if name in reused}
     return sorted(sources.values(), key=lambda source: source.file)
 
 

@@ -23,6 +23,7 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Opens
 from mcptally.pipeline.plan import first_recording
 from mcptally.tables.stages import GatheredCalls
+from mcptally.transcript.discover import path_of
 from mcptally.transcript.files import Damage, read_lines
 
 _OPEN: Final = re.compile(rb'"event"\s*:\s*"open"')
@@ -95,7 +96,7 @@ class Selection(msgspec.Struct, frozen=True):
         ]
         return ", ".join(parts)
 
-    def files(self, files: Sequence[Path]) -> tuple[list[Path], set[str]]:
+    def files(self, files: Sequence[str | Path]) -> tuple[list[str | Path], set[str]]:
         """Return the files that may contain selected calls, and the server labels in other files.
 
         A file that cannot be read is returned too, so that scoring reports it.
@@ -104,11 +105,11 @@ class Selection(msgspec.Struct, frozen=True):
             return list(files), set()
         # Threads run concurrently in zstd, gzip and file reads.
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            looks = list(pool.map(self._look, files))
+            looks = list(pool.map(self._look, map(path_of, files)))
         may_hold = [may for may, _ in looks]
         # Keep the other segments of a recording, because they contain the state of its sessions.
         if self.since or self.until:
-            recordings = [first_recording(path) for path in files]
+            recordings = [first_recording(path_of(file)) for file in files]
             chosen = set(itertools.compress(recordings, may_hold)) - {None}
             may_hold = [
                 may or name in chosen for may, name in zip(may_hold, recordings, strict=True)

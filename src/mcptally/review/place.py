@@ -10,7 +10,7 @@ from mcptally.transcript.discover import REVIEWS
 from mcptally.transcript.remote import is_remote, url_of_path
 
 
-def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> Path | None:
+def reviews_file_of(files: Iterable[str | Path], given: str | Path | None = None) -> Path | None:
     """Return the file with answers about these transcripts. A file given by the user must exist.
 
     Raises:
@@ -23,10 +23,10 @@ def reviews_file_of(files: Iterable[Path], given: str | Path | None = None) -> P
     return _beside(files)
 
 
-def _beside(files: Iterable[Path]) -> Path | None:
+def _beside(files: Iterable[str | Path]) -> Path | None:
     """Return `reviews.jsonl` in the folder that contains these files; None for remote files."""
     folders = {os.path.dirname(path): path for path in files}  # noqa: PTH120  (of every file)
-    if not folders or any(is_remote(path) or url_of_path(path) for path in folders.values()):
+    if not folders or any(is_remote(path) or url_of_path(Path(path)) for path in folders.values()):
         return None
     try:
         return Path(os.path.commonpath(folders)) / REVIEWS

@@ -1,6 +1,7 @@
 """Describes an archive's files as a store records them: size, digest and state when read."""
 
 import hashlib
+import os
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -79,9 +80,9 @@ class FileState(NamedTuple):
     """Whether any later change to the file changes its identity."""
 
 
-def identity_of(path: Path) -> tuple[int, int, int, int]:
+def identity_of(file: str | Path) -> tuple[int, int, int, int]:
     """Return a file's size, mtime, ctime and inode, as in `FileState.identity`."""
-    stat = path.stat()
+    stat = file.stat() if is_remote(file) else os.stat(file)  # noqa: PTH116  (of every file)
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 

@@ -139,9 +139,9 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
     damaged: list[FileCheck] = []
     read: list[UnreadFile] = []
     out: list[SkippedFile] = []
-    files = discover([paths] if isinstance(paths, str | Path) else paths, out.append)
+    names = discover([paths] if isinstance(paths, str | Path) else paths, out.append)
     room, together = DecompressionBudget(), 0
-    for path in files:
+    for path in map(Path, names):
         together += _size(path)
         if together > _PARTITION_BYTES:
             room, together = DecompressionBudget(), 0
@@ -152,13 +152,13 @@ def check(paths: str | Path | Iterable[str | Path]) -> ArchiveCheck:
     damaged += [FileCheck(each.name, 0, 0, 1.0, [f"skipped: {each.why}"]) for each in out]
     if not seen:
         faults = [f"{each.file}: {each.problems[0]}" for each in damaged[:5]]
-        message = f"nothing readable in {count(len(files), 'file')}"
+        message = f"nothing readable in {count(len(names), 'file')}"
         raise UnreadableError("\n".join([message, *faults]))
     is_held_cached = functools.cache(is_locked)  # one file may contain a million recordings
     recordings = [_check_recording(name, state, is_held_cached) for name, state in seen.items()]
     return ArchiveCheck(
         whole=not damaged and all(r.verdict == "whole" for r in recordings),
-        files=len(files),
+        files=len(names),
         events=sum(r.events for r in recordings),
         recordings=recordings,
         damaged_files=damaged,

@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -29,8 +30,8 @@ class SkippedFile(msgspec.Struct, frozen=True):
 
 def discover(
     paths: Iterable[str | Path], passed_over: Callable[[SkippedFile], Any] = lambda _: None
-) -> list[Path]:
-    """Return the transcript files at `paths`, sorted by name, without repetition.
+) -> list[str]:
+    """Return the names of the transcript files at `paths`, sorted, without repetition.
 
     A folder stands for its `*.jsonl`, `*.jsonl.gz` and `*.jsonl.zst` files at any depth; links out
     of the folder are not followed. A pattern stands for its matches. A file that is named
@@ -51,10 +52,13 @@ def discover(
     out: list[SkippedFile] = []
     for folder in {path.parent for path in named if not path.is_dir()}:
         _finish_journals(folder, out)
-    # Compare names: hashing a name takes a tenth of the time of hashing a path.
-    found = {
-        str(file): file for path in named for file in _files_of(path, out) if file.name != REVIEWS
-    }
+    # Names, not paths: making 100,000 paths takes longer than finding the files.
+    found = dict.fromkeys(
+        file
+        for path in named
+        for file in _files_of(path, out)
+        if not file.endswith(REVIEWS) or Path(file).name != REVIEWS
+    )
     for each in out:
         passed_over(each)
     if not found:
@@ -64,19 +68,24 @@ def discover(
             f"{places}: no transcripts found "
             f"(looked for {', '.join('*' + s for s in SUFFIXES)}){seen}"
         )
-    return [found[name] for name in sorted(found)]
+    return sorted(found)
 
 
-def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
+def path_of(file: str | Path) -> Path:
+    """Return the path of a file of an archive, given its name; a `RemoteFile` stays the same."""
+    return Path(file) if isinstance(file, str) else file
+
+
+def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[str]:
     """Yield the files that one path stands for; append skipped files to `out`."""
     if _path_is(path, Path.is_dir):
         yield from files_below(path, out)
     elif _path_is(path, Path.exists):
         if not path.is_file():
             raise UnreadableError(f"{path}: is not a regular file; name a transcript or a folder")
-        if not _is_utf8_name(path):
-            raise UnreadableError(f"{_printable_path(path)}: {_NAME_NOT_UTF8}")
-        yield path
+        if not _is_utf8(str(path)):
+            raise UnreadableError(f"{_printable(path)}: {_NAME_NOT_UTF8}")
+        yield str(path)
     else:
         matches = sorted(pattern_matches(path))
         if not matches:
@@ -84,10 +93,10 @@ def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[Path]:
         for match in matches:
             if match.is_dir():
                 yield from files_below(match, out)
-            elif _is_utf8_name(match):
-                yield match
+            elif _is_utf8(str(match)):
+                yield str(match)
             else:
-                out.append(SkippedFile(_printable_path(match), _NAME_NOT_UTF8))
+                out.append(SkippedFile(_printable(match), _NAME_NOT_UTF8))
 
 
 def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
@@ -115,8 +124,8 @@ def pattern_matches(pattern: Path) -> Iterator[Path]:
 
 def files_below(
     folder: Path, out: list[SkippedFile], suffixes: tuple[str, ...] = SUFFIXES
-) -> Iterator[Path]:
-    """Yield the files in a folder, at any depth, whose names end with one of `suffixes`.
+) -> Iterator[str]:
+    """Yield the names of the files in a folder, at any depth, that end with one of `suffixes`.
 
     Links out of the folder are not followed. Skipped files are appended to `out`.
 
@@ -132,22 +141,23 @@ def files_below(
         if any(entry.name.endswith(JOURNAL_SUFFIX) for entry in entries):
             _finish_journals(here, out)
             entries = _entries(here)
+        inside = str(here / "_")[:-1]
         for entry in entries:
-            path = here / entry.name
+            name = inside + entry.name
             if entry.is_dir(follow_symlinks=False):
-                todo.append(path)
-            elif why := _why_skipped(entry, path, root, suffixes):
-                out.append(SkippedFile(_printable_path(path), why))
+                todo.append(Path(name))
+            elif why := _why_skipped(entry, name, root, suffixes):
+                out.append(SkippedFile(_printable(name), why))
             elif entry.name.endswith(suffixes) and not (
                 # Skip a link to a file in the same folder, because the file itself is read.
-                entry.is_symlink() and path.resolve().name.endswith(suffixes)
+                entry.is_symlink() and Path(name).resolve().name.endswith(suffixes)
             ):
-                yield path
+                yield name
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
-        return sorted(os.scandir(folder), key=lambda entry: entry.name, reverse=True)
+        return sorted(os.scandir(folder), key=operator.attrgetter("name"), reverse=True)
     except OSError as error:
         raise UnreadableError(f"{folder}: cannot be listed: {error.strerror}") from error
 
@@ -160,32 +170,32 @@ def _finish_journals(folder: Path, out: list[SkippedFile]) -> None:
             from mcptally.transcript.writer.recovery import finish_journals  # noqa: PLC0415
 
             for path, why in finish_journals(str(folder)):
-                out.append(SkippedFile(_printable_path(Path(path)), why))
+                out.append(SkippedFile(_printable(path), why))
 
 
 def _why_skipped(
-    entry: os.DirEntry[str], path: Path, root: Path, suffixes: tuple[str, ...]
+    entry: os.DirEntry[str], name: str, root: Path, suffixes: tuple[str, ...]
 ) -> str | None:
     """Return why a folder entry is skipped; None if it is read or need not be reported."""
     is_named = entry.name.endswith(suffixes)
-    if entry.is_symlink() and not _within(path, root):
+    if entry.is_symlink() and not _within(Path(name), root):
         is_skipped = is_named or _leads_to(entry, os.DirEntry.is_dir)
         return "leads out of the folder; to read it, pass this path, too" if is_skipped else None
     if not is_named:
         return None
     if not _leads_to(entry, os.DirEntry.is_file):
         return "not a regular file"
-    return None if _is_utf8_name(path) else _NAME_NOT_UTF8
+    return None if _is_utf8(name) else _NAME_NOT_UTF8
 
 
 _NAME_NOT_UTF8: Final = "its name is not UTF-8, which tables cannot store; rename it"
 
 
-def _is_utf8_name(path: Path) -> bool:
-    return str(path).isascii() or _printable_path(path) == str(path)
+def _is_utf8(name: str) -> bool:
+    return name.isascii() or _printable(name) == name
 
 
-def _printable_path(path: Path) -> str:
+def _printable(path: str | Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 

@@ -117,7 +117,7 @@ def _copies(roots: list[Path], out: Path, *, anew: bool) -> list[tuple[Path, Pat
     plan: dict[Path, Path] = {}
     there = out.resolve()
     for root in roots:
-        for source in discover([root]):
+        for source in map(Path, discover([root])):
             here = (root if root.is_dir() else source).resolve()
             if here in {there, *there.parents} or (root.is_dir() and there in here.parents):
                 raise UsageError(

@@ -110,7 +110,8 @@ def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
             if root.is_dir():
-                pairs = [(file, False) for file in sorted(files_below(root, skipped, ("",)))]
+                names = files_below(root, skipped, ("",))
+                pairs = [(file, False) for file in sorted(map(Path, names))]
             elif root.is_file():
                 pairs = [(root, True)]
             else:
