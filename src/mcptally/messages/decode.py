@@ -182,6 +182,7 @@ def _collected(
     with gc_paused():
         for number, path in enumerate(files):
             collect.file(number, path, span)
+        collect.batch()
     return collect
 
 
@@ -247,7 +248,7 @@ class _Collector:
             self.runs.append((number, run))
             self.bytes += len(run.data)
             if self.bytes >= BATCH:
-                self._batch()
+                self.batch()
             if self.budget.is_chunk_full():
                 self._spool_chunk()
             if noise > MAX_NOISE_LINES:
@@ -276,7 +277,7 @@ class _Collector:
             )
         )
 
-    def _batch(self) -> None:
+    def batch(self) -> None:
         """Convert the pending events to rows."""
         events, places = self.waiting, self.places
         self.waiting, self.places, self.bytes = [], [], 0
@@ -459,7 +460,7 @@ class _Collector:
         """Write the rows to files, by recording, unless most of them belong to one recording."""
         # A chunk can be full only if a folder and a limit are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
-        self._batch()
+        self.batch()
         tables = self._take_tables()
         if all(frame.is_empty() for frame in tables.values()):  # none of the lines was an event
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
@@ -482,7 +483,6 @@ class _Collector:
 
     def slices(self) -> Slices:
         """Return all decoded events and the findings about them, in slices if necessary."""
-        self._batch()
         findings = findings_frame(self.findings)
         duplicates = pl.DataFrame(
             [(*place, names) for place, names in sorted(self.duplicate_members.items())],

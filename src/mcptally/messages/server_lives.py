@@ -306,18 +306,25 @@ def _start() -> pl.Expr:
 
 def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
     """Return, for each recording, the stderr line that probably explains why the server exited."""
-    # Remove the boxes that rich and exception groups draw around text.
-    text = StderrEvents.text.col.str.strip_chars("| \t\r\n")
+    text = StderrEvents.text.col
+    unanswered = _Ends.answered_ns.col.is_null()
     last = (
         stderr.sort(Event.recording.name, Event.seq.name)
         .group_by(Event.recording.name, maintain_order=True)
         .tail(LAST_LINES)
-        .with_columns(text)
+        .select(
+            Event.recording.name,
+            Event.seq.name,
+            # Remove the boxes that rich and exception groups draw around text.
+            text.str.strip_chars("| \t\r\n"),
+            unanswered.alias("unanswered"),
+        )
+        .pipe(run_query)
     )
     is_error = text.str.contains(_EXCEPTION) | text.str.contains(_LEVEL)
     weight = (
         # A server that cannot start may log the cause before the final exception.
-        pl.when(_Ends.answered_ns.col.is_null() & is_error & _cause(text).is_not_null())
+        pl.when(pl.col("unanswered") & is_error & _cause(text).is_not_null())
         .then(4)
         .when(text.str.contains(_EXCEPTION))
         .then(3)
@@ -327,9 +334,17 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         .then(1)
         .otherwise(0)
     )
-    return (
-        last.filter(~text.str.contains(_NOT_WORDS))
+    # Servers repeat their texts, of which some are long.
+    weights = (
+        last.lazy()
+        .select(StderrEvents.text.name, "unanswered")
+        .unique()
+        .filter(~text.str.contains(_NOT_WORDS))
         .with_columns(weight.alias("weight"))
+    )
+    return (
+        last.lazy()
+        .join(weights, on=[StderrEvents.text.name, "unanswered"])
         .sort("weight", Event.seq.name)
         .group_by(Event.recording.name)
         .agg(
