@@ -49,15 +49,12 @@ def _is_fast_tier(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the profile and Polars' number of threads before test modules need them."""
-    fast_tier = _is_fast_tier(config)
-    usual = "quick" if fast_tier else "steady"
+    usual = "quick" if _is_fast_tier(config) else "steady"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
 
-    # In the fast tier Polars loads with one thread, as in a command (memory.settle). In a run of
-    # all tests it has its default threads, as in a user's script: columns come in more chunks.
-    os.environ.pop("POLARS_MAX_THREADS", None)
-    if fast_tier:
-        os.environ["POLARS_MAX_THREADS"] = "1"
+    # Polars loads with one thread, as in a command (memory.settle): several take more CPU time.
+    # tests/pipeline/test_threads.py has several, as a user's script does.
+    os.environ["POLARS_MAX_THREADS"] = "1"
     import polars  # noqa: F401
 
     os.environ.pop("POLARS_MAX_THREADS", None)

@@ -4,29 +4,52 @@ python -m tests.docs.notebooks      runs all of them and keeps their outputs
 """
 
 import base64
+import contextlib
 import re
 import struct
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from jupyter_client.manager import AsyncKernelManager
     from nbformat import NotebookNode
 
 NOTEBOOKS: Final = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
 
-def run(path: Path) -> "NotebookNode":
-    """Run a notebook and return it."""
+@contextlib.contextmanager
+def kernel() -> Iterator["AsyncKernelManager"]:
+    """Start a kernel for several notebooks, which import the same packages."""
+    from jupyter_client.manager import AsyncKernelManager
+    from jupyter_core.utils import run_sync
+
+    manager = AsyncKernelManager()
+    run_sync(manager.start_kernel)(cwd=str(NOTEBOOKS[0].parent))
+    try:
+        yield manager
+    finally:
+        run_sync(manager.shutdown_kernel)(now=True)
+
+
+def run(path: Path, manager: "AsyncKernelManager") -> "NotebookNode":
+    """Run a notebook in a kernel, without the variables of earlier ones, and return it."""
     import nbformat
     from nbclient import NotebookClient
 
     notebook = nbformat.read(path, as_version=4)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell("%reset -f"))
     resources = {"metadata": {"path": str(path.parent)}}
     # The default limits (60 s for a kernel to start, 4 s for a cell's last output) are too short on
     # a loaded machine: late output would be left out without a warning.
     patience = {"timeout": 600, "startup_timeout": 300, "iopub_timeout": 120}
-    NotebookClient(notebook, resources=resources, **patience).execute()
+    client = NotebookClient(notebook, km=manager, resources=resources, **patience)
+    try:
+        client.execute()
+    finally:
+        client.kc.stop_channels()
+    del notebook.cells[0]
     for cell in notebook.cells:
         # The times at which cells ran would differ in each run.
         cell.metadata.pop("execution", None)
@@ -69,9 +92,10 @@ def main() -> int:
     """Run every notebook and keep its outputs."""
     import nbformat
 
-    for path in NOTEBOOKS:
-        nbformat.write(run(path), path)
-        print(path)
+    with kernel() as manager:
+        for path in NOTEBOOKS:
+            nbformat.write(run(path, manager), path)
+            print(path)
     return 0
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.notebooks import NOTEBOOKS, outputs, pictures, run
+from tests.docs.notebooks import NOTEBOOKS, kernel, outputs, pictures, run
 
 pytestmark = pytest.mark.slow
 
@@ -12,12 +12,18 @@ READABLE = {"image/png", "text/html", "text/plain"}
 """Output types that both Jupyter and code hosts show without running a notebook."""
 
 
+@pytest.fixture(scope="module")
+def manager():
+    with kernel() as started:
+        yield started
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 @pytest.mark.filterwarnings("default")  # Jupyter's own
-def test_a_notebook_runs_and_its_kept_outputs_are_what_it_says(path: Path):
+def test_a_notebook_runs_and_its_kept_outputs_are_what_it_says(path: Path, manager):
     import nbformat
 
-    kept, fresh = nbformat.read(path, as_version=4), run(path)
+    kept, fresh = nbformat.read(path, as_version=4), run(path, manager)
     assert outputs(fresh) == outputs(kept), "python -m tests.docs.notebooks keeps the outputs"
     for now, then in zip(pictures(fresh), pictures(kept), strict=True):
         assert now == pytest.approx(then, rel=0.25)
