@@ -114,11 +114,6 @@ class Connections:
                 self._created[connection] = created
             return self._open[key]
 
-    def new(self) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
-        """Return a new connection with all tables as views, and the names of the views."""
-        with self._lock:
-            return self._connect(self.files(), frozenset(), TABLE_NAMES)
-
     def _connect(
         self, files: LiveFiles, filters: frozenset[str], tables: frozenset[str]
     ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
@@ -136,6 +131,7 @@ class Connections:
         filters: frozenset[str] = frozenset(),
         *,
         payloads: bool = True,
+        computed: bool = False,
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection with questions, and the tables that they read, as views.
 
@@ -144,6 +140,7 @@ class Connections:
             filters: the filters that the views apply.
             payloads: whether a query may read a table in `PAYLOAD_TABLES`. Masking these tables
                 takes longer than most questions, and many questions do not read the tables.
+            computed: whether to create tables with the questions' rows instead of views.
         """
         without_payloads = (
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
@@ -153,11 +150,23 @@ class Connections:
         with self._lock, self.reporting_the_version():
             created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
-            views.create_questions(
-                connection, new if filters else views.without_filters(connection, new)
-            )
+            texts = new if filters else views.without_filters(connection, new)
+            views.create_questions(connection, texts, computed=computed)
             created.update(new)
         return connection
+
+    def kept(self, question: str) -> Answer:
+        """Return the unfiltered answer to a question, computed once for each state of the store.
+
+        Other questions read the kept answer.
+
+        Raises:
+            StoreError: the store lacks a column, because an older version wrote it.
+            QueryError: DuckDB cannot compute the answer.
+        """
+        with as_query_errors(self.get()), self.reporting_the_version():
+            connection = self.get_for(views.texts_of(question), computed=True)
+            return _answer(connection, f'FROM "{question}"', alias=question)
 
     def answer(
         self,

@@ -19,7 +19,6 @@ from mcptally.analytics.answer import CONNECTION_IN_USE, Answer, as_answer, of_t
 from mcptally.analytics.child_process import ChildProcessPool
 from mcptally.analytics.connections import PAYLOAD_TABLES, Connections, answer_of
 from mcptally.analytics.filters import Filters, Moment
-from mcptally.analytics.kept_answers import KeptAnswers
 from mcptally.analytics.sql_guard import SPILL, check_select
 from mcptally.errors import QueryError, StoreError
 from mcptally.store.manifest import LiveFiles
@@ -156,12 +155,11 @@ class Store:
             return ask.answer(self._connections, question, filters)
 
     def keeping(self) -> Callable[[str], Answer]:
-        """Return a function like `ask` that computes the answer to each question only once.
+        """Return a function that answers questions like `ask`, but computes each answer only once.
 
-        The function caches answers, which other questions can read. It continues to use the cached
-        answers after a run replaces the store.
+        Answers are computed again after a run has replaced the store. Other questions read them.
         """
-        return self.ask if self._is_limited else KeptAnswers(self._connections).ask
+        return self.ask if self._is_limited else self._connections.kept
 
     def sql(self, query: str, params: Any = None) -> Answer:
         """Return the answer to a SELECT; the store's tables and questions are views.
@@ -360,8 +358,8 @@ class Store:
 
 _SHOW_TABLES: Final = re.compile(r"\s*SHOW\s+(?:ALL\s+)?TABLES\s*;?\s*", re.IGNORECASE)
 _LIST_TABLES: Final = (
-    "SELECT view_name AS name FROM duckdb_views() "
-    "WHERE NOT internal AND view_name NOT LIKE '\\_%' ESCAPE '\\' ORDER BY name"
+    "SELECT table_name AS name FROM information_schema.tables "
+    "WHERE NOT starts_with(table_name, '_') ORDER BY name"
 )
 """The query that replaces SHOW TABLES, which would also list internal views."""
 

@@ -294,19 +294,22 @@ def texts_of(question: str) -> dict[str, str]:
 
 
 def texts_read(query: str) -> Mapping[str, str]:
-    """Return the SQL of each question, view and macro that a query may read, keyed by name.
+    """Return the SQL of each question, view and macro that a query reads, keyed by name.
 
-    These are the ones that the query mentions, and all that they read. A query that reads DuckDB's
-    catalog may read all questions.
+    These are the ones that the query names where SQL usually names tables, and all that they read.
+    A query that reads DuckDB's catalog may read all questions.
     """
     folded = query.casefold()
     if _READS_CATALOG.search(folded):
         return all_texts()
+    named = {name for pair in _TABLE_OR_MACRO.findall(folded) for name in pair}
     found: dict[str, str] = {}
-    for name in all_texts():
-        if name.casefold() in folded:
-            found |= texts_of(name)
+    for name in sorted(named & all_texts().keys()):
+        found |= texts_of(name)
     return found
+
+
+_TABLE_OR_MACRO: Final = re.compile(r'(?:\b(?:from|join)\s+|,\s*)(?:\w+\.)*"?(\w+)|\b(_\w+)\(')
 
 
 def reads_any_of(tables: Collection[str], texts: Iterable[str], query: str = "") -> bool:
