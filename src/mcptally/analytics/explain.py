@@ -6,6 +6,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -74,13 +75,20 @@ def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
     return rows.row(0, named=True) if rows.height else None
 
 
-def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict[str, Explanation]:
+def explain_calls(
+    store: "Store",
+    calls: Sequence[str],
+    *,
+    longest: int,
+    problems: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, Explanation]:
     """Explain a batch of calls, without their rows of `seed_scores`.
 
     Args:
         store: the store that contains the calls.
         calls: the `call_id` of each call; calls that the store lacks are omitted.
         longest: maximum number of characters to keep of a frame or result.
+        problems: maps the ids of example calls to their rows of `priorities`.
 
     Returns:
         A map of each `call_id` to the explanation.
@@ -92,7 +100,7 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
     ).pl()
     order = {call: number for number, call in enumerate(calls)}
     frame = frame.sort(Calls.call_id.col.replace_strict(order, return_dtype=pl.Int64))
-    found = _explanations(store, frame, READ_OF_TRANSCRIPTS // 2, seed=False)
+    found = _explanations(store, frame, READ_OF_TRANSCRIPTS // 2, seed=False, problems=problems)
     return {
         one.call["call_id"]: dataclasses.replace(
             one,
@@ -104,7 +112,12 @@ def explain_calls(store: "Store", calls: Sequence[str], *, longest: int) -> dict
 
 
 def _explanations(
-    store: "Store", frame: pl.DataFrame, most_bytes: int, *, seed: bool
+    store: "Store",
+    frame: pl.DataFrame,
+    most_bytes: int,
+    *,
+    seed: bool,
+    problems: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> list[Explanation]:
     """Explain the calls in `frame`, reading at most `most_bytes` of transcripts."""
     rules = RuleSet.parse(store.manifest.get("own_rules", ""), "the rules of the store")
@@ -129,8 +142,10 @@ def _explanations(
     )
     repetitions = _rows_by(store, "of_call", _REPETITIONS, ids)
     crashes = _rows_by(store, "of_call", _CRASHES, ids)
-    has_failed = frame.get_column(Calls.outcome.name).is_in(FAILED).any()
-    problems = _rows_by(store, "call_id", _PROBLEMS, ids) if has_failed else {}
+    failed = frame.filter(Calls.outcome.col.is_in(FAILED)).get_column(Calls.call_id.name)
+    others = [call for call in failed if call not in problems]
+    found = _rows_by(store, "call_id", _PROBLEMS, others) if others else {}
+    problems = {**problems, **{call: rows[0] for call, rows in found.items()}}
     scores = (
         _rows_by(
             store,
@@ -161,7 +176,7 @@ def _explanations(
             seed=scores[call["call_id"]][0] if seed else None,
             repetition=next(iter(repetitions.get(call["call_id"], ())), None),
             crash=next(iter(crashes.get(call["call_id"], ())), None),
-            problem=next(iter(problems.get(call["call_id"], ())), None),
+            problem=problems.get(call["call_id"]),
         )
         for call, frames, judgement in zip(
             frame.iter_rows(named=True), recorded, judgements, strict=True

@@ -69,8 +69,9 @@ class Explanation:
     crash: dict[str, Any] | None = None
     """Why the server failed to start (`start_failure`, null if it started), and its `last_words`.
     None unless the server crashed before it answered this call, or failed to start."""
-    problem: dict[str, Any] | None = None
-    """The row of `affected_calls`, which says what is claimed about all calls with this cause."""
+    problem: Mapping[str, Any] | None = None
+    """What is claimed about all calls with this cause: a row of `affected_calls` or `priorities`.
+    """
     contrast: dict[str, Any] | None = None
     """The row of `contrasts` for the call's group of failures; `explain_calls` does not set it."""
 

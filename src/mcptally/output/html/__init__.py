@@ -256,7 +256,9 @@ def _context(
     ]
     wanted = calls_on_page.in_order([behind, *_examples(parts, _EVIDENCE)])
     wanted += calls_on_page.in_order(_examples(parts, _OTHERS))
-    calls = calls_on_page.load(store, list(dict.fromkeys(wanted)))
+    causes = found("priorities").drop_nulls(["cause", "call_id"]).to_dicts()
+    of_example = {} if found.filters else {row["call_id"]: row for row in causes}
+    calls = calls_on_page.load(store, list(dict.fromkeys(wanted)), of_example)
     shown_first: dict[str, int] = {}
     for number, ids in enumerate(behind):
         for call in calls.of(ids):

@@ -146,17 +146,18 @@ def of_problem(
     return list(dict.fromkeys([*first, *(call for (call,) in found)]))[:examples]
 
 
-def load(store: Store, wanted: Sequence[str]) -> Calls:
+def load(store: Store, wanted: Sequence[str], problems: Mapping[str, Mapping[str, Any]]) -> Calls:
     """Read as many calls from a store as the budget allows.
 
     Args:
         store: the page's store.
         wanted: the calls' ids, most important first.
+        problems: maps the ids of example calls to their rows of `priorities`.
     """
     calls: dict[str, Call] = {}
     owners: dict[str, str] = {}
     spent = 0
-    for found in _explained(store, wanted[:MAX_CALLS], calls):
+    for found in _explained(store, wanted[:MAX_CALLS], calls, problems):
         row, call_id = found.call, found.call["call_id"]
         call = _call(found, owners)
         if spent + call.size > BUDGET:
@@ -170,7 +171,10 @@ def load(store: Store, wanted: Sequence[str]) -> Calls:
 
 
 def _explained(
-    store: Store, wanted: Sequence[str], calls: Mapping[str, Call]
+    store: Store,
+    wanted: Sequence[str],
+    calls: Mapping[str, Call],
+    problems: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Explanation]:
     """Yield explanations of calls.
 
@@ -180,10 +184,11 @@ def _explained(
         store: the page's store.
         wanted: the calls' ids.
         calls: the calls that are on the page so far.
+        problems: maps the ids of example calls to their rows of `priorities`.
     """
     read, batch = 0, BUDGET // _USUAL_CALL
     while batch_ids := wanted[read : read + batch]:
-        found = explain.explain_calls(store, batch_ids, longest=MAX_INDENTED + 1)
+        found = explain.explain_calls(store, batch_ids, longest=MAX_INDENTED + 1, problems=problems)
         yield from (found[call_id] for call_id in batch_ids if call_id in found)
         read += batch
         spent = sum(call.size for call in calls.values())
