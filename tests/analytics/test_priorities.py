@@ -642,6 +642,7 @@ def test_a_crash_during_a_call_costs_the_calls_of_a_session_and_says_why(tmp_pat
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
     assert [row["kind"] for row in found] == ["tool_failures", "caller"]
     assert problems.message(found[0]) == "(never answered) out of memory"
+    assert problems.title(found[0]) == "crashes"
 
 
 @pytest.mark.slow

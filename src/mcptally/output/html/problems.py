@@ -72,6 +72,8 @@ def title(row: Mapping[str, Any]) -> str:
     if row["kind"] == "unavailable" and row["symptoms"]:
         mostly = "mostly " if row["other_symptoms"] else ""
         return f"{mostly}{' or '.join(_SYMPTOMS[each] for each in row['symptoms'])}"
+    if row["kind"] == "tool_failures" and row["reason"] == "server_crash":
+        return TITLES["crash"]
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
