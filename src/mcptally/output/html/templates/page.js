@@ -243,7 +243,11 @@
   const reveal = (anchor) => {
     const target = anchor && document.getElementById(anchor);
     if (!target) return;
-    for (let one = target.parentElement; one; one = one.parentElement) if (one.tagName === "DETAILS") one.open = true;
+    for (let one = target.parentElement; one; one = one.parentElement) {
+      if (one.tagName === "DETAILS") one.open = true;
+      // A section that is not drawn keeps its old height, so the browser could not scroll to a row that appears.
+      one.style.contentVisibility = "visible";
+    }
     const table = target.tagName === "TR" && target.closest("table");
     if (table && target.hidden) {
       const form = forms.find((one) => one.dataset.for === table.id);
