@@ -16,6 +16,8 @@ def row(aspect, path, test, value, *, absent=False):
         (row("argument", "zone", "given", "yes", absent=True), "`zone` is not given"),
         (row("argument", "a.b[]", "equals", "x"), "`a.b[]` is 'x'"),
         (row("argument", "n", "equals", "-1"), "`n` is -1"),
+        (row("argument", "file", "ends", "/a.txt"), "`file` ends in '/a.txt'"),
+        (row("argument", "file", "ends", ".md", absent=True), "`file` does not end in '.md'"),
         (row("argument", "n", "at_least", "1000"), "`n` is 1,000 or more"),
         (row("schema", None, "invalid", "yes"), "the arguments violate the input schema"),
         (
@@ -71,7 +73,8 @@ def test_what_calls_with_the_same_arguments_did_is_worded(
 def group(**fields):
     about = {"server": "s", "tool": "t", "template": "x", "verdict": "tool_failure"}
     about |= {"calls": 40, "also_worked": 0}
-    numbers = {"failed_with": 40, "calls_with": 40, "failed_without": 0, "calls_without": 9}
+    numbers = {"failed_with": 40, "calls_with": 40, "worked_with": 0}
+    numbers |= {"failed_without": 0, "calls_without": 9}
     named = {f"and_{name}": None for name in row(*[None] * 4)}
     return (
         about | numbers | named | row(*[None] * 4) | {"offered": False, "sampled": False} | fields
@@ -98,6 +101,14 @@ PRICED = row("argument", "unit", "equals", "k")
         (
             group(**EMPTY, sampled=True),
             f"when `zone` is empty: {COUNTS} (in a sample of the sessions)",
+        ),
+        (
+            group(**EMPTY, calls_with=50, worked_with=7),
+            "when `zone` is empty: 40 of 50 calls fail this way and 7 work; otherwise 0 of 9",
+        ),
+        (
+            group(**EMPTY, calls_with=50),
+            "when `zone` is empty: 40 of 50 calls fail this way and none works; otherwise 0 of 9",
         ),
         (group(also_worked=20), "the arguments of 20 of 40 failing calls work in other calls"),
         (group(also_worked=40), "the arguments of all 40 failing calls work in other calls"),

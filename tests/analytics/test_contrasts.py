@@ -70,6 +70,14 @@ FOUND = {
     ("argument", "path", "form", "parent_path", False): case(
         [*PATHS, {"path": "../c"}], lambda a, _: ".." in a["path"]
     ),
+    ("argument", "path", "ends", "/a.txt", False): case(
+        [{"path": f"{folder}/{name}"} for folder in "xyz" for name in ("a.txt", "b.txt", "c.md")],
+        lambda a, _: a["path"].endswith("a.txt"),
+    ),
+    ("argument", "path", "ends", ".md", False): case(
+        [{"path": f"{name}.{kind}"} for name in ("x/a", "b", "c") for kind in ("md", "txt")],
+        lambda a, _: a["path"].endswith(".md"),
+    ),
     ("argument", "q", "type", "text", True): case(NAMES, lambda a, _: not isinstance(a["q"], str)),
     ("argument", "data.price", "equals", "-1", False): case(
         NESTED, lambda a, _: a["data"]["price"] < 0
@@ -214,6 +222,34 @@ def test_a_fact_shared_with_calls_that_fail_otherwise_is_not_reported(tmp_path):
     assert fact(late) == ("argument", "zone", "equals", "Mars", False)
     assert (late["failed_with"], late["calls_with"]) == (96, 108)
     assert (lost["test"], lost["failed_with"]) == (None, None)
+
+
+LARGE = case(
+    [{"text": "x" * 100_001}, {"text": "y", "n": 1}, {"text": "z"}],
+    lambda a, _: len(a["text"]) > 1 or a["text"] == "y",
+)
+QUOTED = SERVERS.add(
+    call(
+        session,
+        arguments=json.dumps({"name": name, "mode": "w" if name == "nope" else mode}),
+        requested_at=BEGAN + timedelta(minutes=session),
+        **(REFUSED | {"template": "no <text>", "error_text": "no nope"} if name == "nope" else OK),
+    )
+    for session in range(12)
+    for name, mode in (("nope", "w"), ("a", "r"), ("b", "r"))
+)
+
+
+def test_calls_with_arguments_too_large_to_be_read_are_not_counted(answers):
+    [row] = answers.of(LARGE, "contrasts")
+    assert fact(row)[:2] == ("argument", "n")
+    assert (row["failed_with"], row["calls_with"], row["worked_with"]) == (10, 10, 0)
+    assert (row["failed_without"], row["calls_without"]) == (0, 10)
+
+
+def test_a_value_that_the_message_quotes_is_preferred(answers):
+    [row] = answers.of(QUOTED, "contrasts")
+    assert fact(row) == ("argument", "name", "equals", "nope", False)
 
 
 def test_failures_whose_arguments_worked_in_other_calls_are_counted(answers):

@@ -69,6 +69,54 @@ def test_a_cause_of_one_session_is_not_told_from_chance():
     assert only(simulated(by_client, sessions=12)).fact == -1
 
 
+def test_a_cause_that_few_of_many_sessions_meet_is_found():
+    def in_two_sessions(holds, session, _):
+        holds[:, CAUSE] &= session < 2
+        return holds[:, CAUSE]
+
+    assert only(simulated(in_two_sessions)).fact == CAUSE
+
+
+def test_a_fact_that_holds_for_few_repetitions_of_each_call_counts_little():
+    calls = simulated(causes)
+    every = np.repeat(np.arange(len(calls.group)), 2)
+    fact = np.tile([FACTS, CAUSE], len(calls.group))
+    share = np.where(fact == FACTS, np.where(calls.group == 1, 1.0, 0.1)[every], 0.5)
+    found = only(calls._replace(fact_call=every, fact=fact, share=share))
+    assert (found.fact, round(found.effect, 6)) == (FACTS, 0.9)
+
+
+def test_calls_whose_arguments_are_not_known_do_not_count_as_lacking_a_fact():
+    calls = simulated(lambda _, session, __: session % 2 == 0)
+    unread = np.flatnonzero(calls.group == 1)
+    given = np.flatnonzero(calls.group == 0)
+    pairs = {"fact_call": given, "fact": np.full(len(given), CAUSE)}
+    assert only(calls._replace(**pairs, unread=unread)).fact == -1
+    assert only(calls._replace(**pairs)).fact == CAUSE
+
+
+def test_of_facts_that_separate_about_as_well_the_one_that_the_message_names_is_reported():
+    def nearly(holds, *_):
+        holds[:, SECOND] = holds[:, CAUSE]
+        holds[:3, SECOND] = ~holds[:3, CAUSE]
+        return holds[:, CAUSE]
+
+    calls = simulated(nearly)
+    assert only(calls).fact == CAUSE
+    named = {"named_group": np.array([1], np.uint64), "named_fact": np.array([SECOND])}
+    assert only(calls._replace(**named)).fact == SECOND
+
+
+def test_of_facts_that_separate_equally_well_the_one_is_reported_that_other_failures_lack():
+    def two(holds, *_):
+        failed = np.where(holds[:, CAUSE], 1, np.where(holds[:, FACTS - 1], 2, 0))
+        holds[:, SECOND] = failed == 1
+        holds[:, CAUSE] = failed > 0
+        return failed
+
+    assert strongest(simulated(two))[0].fact == SECOND
+
+
 def test_of_facts_that_hold_for_the_same_calls_the_first_is_reported():
     def twins(holds, *_):
         holds[:, CAUSE + 3] = holds[:, CAUSE]

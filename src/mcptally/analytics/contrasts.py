@@ -22,9 +22,9 @@ _TESTS: Final[Mapping[str, str]] = {
     "empty": "is empty",
     "blank": "is blank",
     "given": "is given",
-    "equals": "is {value}",
     "invalid": "violates the input schema",
 }
+_OF_TEXT: Final = {"equals": "is", "ends": "ends in"}
 _VALUES: Final[Mapping[tuple[str, str], str]] = {
     ("sign", "negative"): "is negative",
     ("sign", "positive"): "is positive",
@@ -68,6 +68,7 @@ _AROUND: Final[Mapping[tuple[str, str], tuple[str, str]]] = {
 
 _NEGATIONS: Final = (
     ("is ", "is not "),
+    ("ends ", "does not end "),
     ("has ", "does not have "),
     ("violates ", "satisfies "),
     ("violate ", "satisfy "),
@@ -113,8 +114,9 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
         what = f"has {int(value):,}{unit} or more" if unit else f"is {int(value):,} or more"
     elif test == "longer":
         what = f"has more than {int(value):,} characters"
-    elif test == "equals":
-        what = f"is {_masked(path, value)}" if aspect == "argument" else f"is {_shown(value)}"
+    elif test in _OF_TEXT:
+        text = _masked(path, value) if aspect == "argument" else _shown(value)
+        what = f"{_OF_TEXT[test]} {text}"
     else:
         what = _VALUES.get((test, value)) or _TESTS[test]
     if aspect == "schema" and not path:
@@ -150,10 +152,14 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     facts = [fact(row)] + ([fact(row, "and_")] if row["and_test"] else [])
     if row["offered"] and not row["absent"]:
         facts[0] += " (a value that the schema offers)"
-    when = " and ".join(facts)
+    failed, calls, worked = (
+        row[each] or 0 for each in ("failed_with", "calls_with", "worked_with")
+    )
+    some = "1 works" if worked == 1 else f"{worked:,} work" if worked else "none works"
+    others = "" if failed == calls else f" and {some}"
     return (
-        f"when {when}: {row['failed_with'] or 0:,} of {row['calls_with'] or 0:,} calls fail "
-        f"{way}; otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
+        f"when {' and '.join(facts)}: {failed:,} of {calls:,} calls fail {way}{others}; "
+        f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
         f"{' (in a sample of the sessions)' if row['sampled'] else ''}"
     )
 

@@ -7,7 +7,7 @@ better than the best fact in nearly all of `DRAWS` random data sets without any 
 docs/design/contrasts.md explains the test.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -27,19 +27,22 @@ CLEAR_EFFECT: Final = 0.9
 """Effect above which no second fact is added to a contrast."""
 GAIN: Final = 0.15
 """Amount by which two facts together must exceed the effect of the better fact alone."""
-AROUND: Final = 1_000_000
+ABOUT_CALL: Final = 1_000_000
+"""Facts with lower numbers are about the arguments, which are not known for all calls."""
+AROUND: Final = 2_000_000
 """Facts with this number or a larger one are about a call's context, such as the preceding call.
 
 A fact about the context is reported only if it separates failing from working calls markedly
 better than facts about the call itself: if clients repeat a sequence of calls, a context fact also
 holds for calls that fail for other reasons."""
+NAMED: Final = 0.1
+"""How much smaller the effect of a fact may be if the error message names it."""
 NEAR: Final = 0.02
 """Largest difference between two effects that are treated as equal."""
 DRAWS: Final = 199
 LEVEL: Final = 0.05
 MIN_SESSIONS: Final = 8
-"""Number of sessions below which calls are permuted within sessions. From this number on, random
-signs are drawn for the sessions' scores."""
+"""Number of sessions from which random signs are drawn for the sessions' scores, too."""
 SEED: Final = 20261124
 
 
@@ -54,6 +57,14 @@ class Calls(NamedTuple):
     """For each pair of a call and a fact that is true for it, the index of the call."""
     fact: Integers
     """For each pair, the number of the fact. Facts with lower numbers are preferred."""
+    share: Floats = np.ones(1)
+    """For each pair, or for all, the share of the call's repetitions that the pair is about."""
+    unread: Integers = np.empty(0, np.int64)
+    """The indices of calls whose arguments are too large to be read."""
+    named_group: Hashes = np.empty(0, np.uint64)
+    """For each pair of a group and a fact that its error message names, the group."""
+    named_fact: Integers = np.empty(0, np.int64)
+    """For each such pair, the number of the fact."""
 
 
 class Contrast(NamedTuple):
@@ -82,15 +93,41 @@ def strongest(calls: Calls) -> list[Contrast]:
     if len(worked) < MIN_CALLS:
         return []
     facts, column = np.unique(calls.fact, return_inverse=True)
-    holds = np.zeros((len(calls.group), len(facts)), np.bool_)
-    holds[calls.fact_call, column] = True
+    size = len(calls.group), len(facts)
+    share = np.broadcast_to(calls.share, column.shape)
+    pairs = np.bincount(calls.fact_call * size[1] + column, share, size[0] * size[1])
+    holds = pairs.astype(np.float32).reshape(size)
+    filled = holds
+    if len(calls.unread):
+        holds[np.ix_(calls.unread, facts < ABOUT_CALL)] = np.nan
+        filled = np.nan_to_num(holds, nan=0.5)
     found = []
     groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
-    for group in groups[counts >= MIN_CALLS]:
-        rows = np.concatenate((np.flatnonzero(calls.group == group), worked))
-        table = _table(calls, holds, facts, rows)
-        found.append(_contrast(int(group), table))
+    failing = filled[calls.group != 0].sum(0)
+    for group, count in zip(groups, counts, strict=True):
+        if count < MIN_CALLS:
+            continue
+        own = np.flatnonzero(calls.group == group)
+        named = np.zeros(len(facts), np.bool_)
+        named[np.searchsorted(facts, calls.named_fact[calls.named_group == group])] = True
+        elsewhere = (failing - filled[own].sum(0)) / max(counts.sum() - count, 1)
+        about = _Facts(facts, named, elsewhere.astype(np.float64))
+        found.append(_contrast(int(group), _table(calls, holds, about, np.append(own, worked))))
     return found
+
+
+class _Facts(NamedTuple):
+    """What is known about facts, which are the columns of a matrix."""
+
+    number: Integers
+    named: npt.NDArray[np.bool_]
+    """Whether the group's error message names the fact."""
+    elsewhere: Floats
+    """Share of the calls that fail otherwise for which the fact is true or, if the group's calls
+    lack it more often than working calls, is not true."""
+
+    def chosen(self, columns: npt.NDArray[Any]) -> "_Facts":
+        return _Facts(self.number[columns], self.named[columns], self.elsewhere[columns])
 
 
 class _Table(NamedTuple):
@@ -99,20 +136,26 @@ class _Table(NamedTuple):
     failed: Floats
     """1 for each failing call, 0 for each working call."""
     session: Integers
+    """For each call, the number of its session, in ascending order."""
     holds: Floats
     """Matrix with one row per call and one column per fact: 1 where the fact is true."""
-    fact: Integers
-    """For each column of `holds`, the number of its fact."""
+    about: _Facts
 
 
-def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: Integers) -> _Table:
+def _table(calls: Calls, holds: npt.NDArray[np.float32], about: _Facts, rows: Integers) -> _Table:
     """Build a table of the given calls and of the facts whose effect could reach `MIN_EFFECT`.
 
     Facts that hold for too few or too many calls are left out. The choice uses only the number of
     failed calls, not which calls failed, so the test stays valid.
     """
+    rows = rows[np.argsort(calls.session[rows], kind="stable")]
     failed = (calls.group[rows] != 0).astype(np.float64)
     chosen = holds[rows]
+    if len(calls.unread):
+        # What is not known neither supports a fact nor speaks against it.
+        unknown = np.isnan(chosen)
+        known = np.where(unknown, 0, chosen).sum(0) / np.maximum((~unknown).sum(0), 1)
+        chosen = np.where(unknown, known, chosen)
     support = chosen.sum(0)
     bad, good = failed.sum(), len(rows) - failed.sum()
     above = np.minimum(support, bad) / bad - np.maximum(support - bad, 0) / good
@@ -120,11 +163,16 @@ def _table(calls: Calls, holds: npt.NDArray[np.bool_], facts: Integers, rows: In
     kept = (support >= MIN_SUPPORT) & (len(rows) - support >= MIN_SUPPORT)
     kept &= np.maximum(above, below) >= MIN_EFFECT
     columns = chosen[:, kept].astype(np.float64)
-    # Merge facts that hold for the same calls; keep the first.
+    about = about.chosen(kept)
+    lacking = _effects(failed, columns) < 0
+    elsewhere: Floats = np.where(lacking, 1 - about.elsewhere, about.elsewhere).round(2)
+    about = about._replace(elsewhere=elsewhere)
+    # Merge facts that hold for the same calls.
     keys = np.random.default_rng(SEED).random(len(rows)) @ columns
-    first = np.sort(np.unique(keys, return_index=True)[1])
+    order = np.lexsort((about.number, about.elsewhere, ~about.named))
+    first = np.sort(order[np.unique(keys[order], return_index=True)[1]])
     session = np.unique(calls.session[rows], return_inverse=True)[1]
-    return _Table(failed, session, columns[:, first], facts[kept][first])
+    return _Table(failed, session, columns[:, first], about.chosen(first))
 
 
 def _contrast(group: int, table: _Table) -> Contrast:
@@ -138,7 +186,7 @@ def _contrast(group: int, table: _Table) -> Contrast:
     usable = (np.abs(effects) >= MIN_EFFECT) & (p_values <= LEVEL)
     if not usable.any():
         return none
-    own = usable & (table.fact < AROUND)
+    own = usable & (table.about.number < AROUND)
     found = [_best(group, table, each, effects, p_values) for each in (own, usable) if each.any()]
     return found[-1] if found[-1].effect >= found[0].effect + GAIN else found[0]
 
@@ -147,15 +195,17 @@ def _best(
     group: int, table: _Table, usable: npt.NDArray[np.bool_], effects: Floats, p_values: Floats
 ) -> Contrast:
     """Return the contrast with the largest effect among the usable facts."""
-    # Among facts with nearly the same effect, prefer a fact that is true for failing calls, then
-    # the first fact.
-    best = np.abs(effects[usable]).max()
-    near = np.flatnonzero(usable & (np.abs(effects) >= best - NEAR))
+    # Among facts with nearly the same effect, prefer a fact that is rare in calls that fail
+    # otherwise, then one that is true for failing calls, then the first fact.
+    ranks = np.where(usable, np.abs(effects) + NAMED * table.about.named, 0)
+    near = np.flatnonzero(ranks >= ranks.max() - NEAR)
+    elsewhere = table.about.elsewhere[near]
+    near = near[elsewhere <= elsewhere.min() + NEAR]
     chosen = int(near[np.argmax(effects[near] > 0)])
     effect = float(effects[chosen])
     single = Contrast(
         group,
-        int(table.fact[chosen]),
+        int(table.about.number[chosen]),
         absent=effect < 0,
         effect=abs(effect),
         p_value=float(p_values[chosen]),
@@ -171,15 +221,20 @@ def _effects(failed: Floats, holds: Floats) -> Floats:
 
 
 def _p_values(table: _Table) -> Floats:
-    """Return each fact's p-value: the share of draws in which some fact separates as well."""
+    """Return each fact's p-value: the share of draws in which some fact separates as well.
+
+    If there are enough sessions for two tests, the smaller of their p-values counts twice.
+    """
     random = np.random.default_rng(SEED)
     sessions = int(table.session.max()) + 1
+    tests = [_within_sessions(table, random)]
     if sessions >= MIN_SESSIONS:
-        seen, drawn = _by_sessions(table, sessions, random)
-    else:
-        seen, drawn = _within_sessions(table, sessions, random)
-    p_values: Floats = (1 + (drawn[None, :] >= seen[:, None] - 1e-9).sum(1)) / (1 + DRAWS)
-    return p_values
+        tests.append(_by_sessions(table, sessions, random))
+    p_values = [
+        (1 + (drawn[None, :] >= seen[:, None] - 1e-9).sum(1)) / (1 + DRAWS) for seen, drawn in tests
+    ]
+    smallest: Floats = np.minimum(1, len(tests) * np.minimum.reduce(p_values))
+    return smallest
 
 
 def _by_sessions(
@@ -190,40 +245,43 @@ def _by_sessions(
     A session's score is the sum over its calls of (failed - mean)(holds - mean). Without an effect,
     the score is as often positive as negative, regardless of the correlation within the session.
     """
-    scores = np.zeros((sessions, table.holds.shape[1]))
     centred = table.failed - table.failed.mean()
-    np.add.at(scores, table.session, centred[:, None] * (table.holds - table.holds.mean(0)))
+    scores = _sums(table.session, centred[:, None] * (table.holds - table.holds.mean(0)))
     spread = np.sqrt((scores**2).sum(0))
     spread[spread == 0] = np.inf
     signs = random.integers(0, 2, (DRAWS, sessions)) * 2.0 - 1
     return np.abs(scores.sum(0)) / spread, (np.abs(signs @ scores) / spread).max(1)
 
 
-def _within_sessions(
-    table: _Table, sessions: int, random: np.random.Generator
-) -> tuple[Floats, Floats]:
+def _within_sessions(table: _Table, random: np.random.Generator) -> tuple[Floats, Floats]:
     """Return each fact's statistic, and the largest statistic in each permutation."""
-    order = np.argsort(table.session, kind="stable")
-    totals = np.bincount(table.session, table.failed, sessions)
-    mixed = (totals > 0) & (totals < np.bincount(table.session, minlength=sessions))
-    order = order[mixed[table.session[order]]]  # skip sessions that cannot be permuted
-    failed, holds, session = table.failed[order], table.holds[order], table.session[order]
-    sizes = np.bincount(session, minlength=sessions).astype(np.float64)
-    sizes[sizes == 0] = 1
-    rates = np.bincount(session, failed, sessions) / sizes
-    means = np.zeros((sessions, holds.shape[1]))
-    np.add.at(means, session, holds)
-    means /= sizes[:, None]
-    centred = holds - means[session]
-    variance = np.zeros(holds.shape[1])
-    share = rates * (1 - rates) * sizes / np.maximum(sizes - 1, 1)
-    variance = (centred**2 * share[session][:, None]).sum(0)
+    sizes, totals = np.bincount(table.session), np.bincount(table.session, table.failed)
+    # Skip sessions that cannot be permuted.
+    mixed = ((totals > 0) & (totals < sizes))[table.session]
+    failed, holds, session = table.failed[mixed], table.holds[mixed], table.session[mixed]
+    if not len(failed):
+        return np.zeros(table.holds.shape[1]), np.zeros(DRAWS)
+    rates = (totals / sizes)[session]
+    session = np.unique(session, return_inverse=True)[1]
+    size = np.bincount(session)[session]
+    centred = holds - (_sums(session, holds) / np.bincount(session)[:, None])[session]
+    variance = (rates * (1 - rates) * size / (size - 1)) @ centred**2
     spread = np.sqrt(variance)
     spread[spread <= 1e-12] = np.inf
-    # Sorting random numbers within sessions permutes each session's calls.
-    keys = random.random((DRAWS, len(failed))) + session
-    permuted = failed[np.argsort(keys, axis=1)]
+    # Sorting random numbers within sessions permutes each session's calls. The highest bits are the
+    # session, the lowest says whether the call failed.
+    bits = int(session[-1]).bit_length()
+    keys = random.integers(0, 1 << (31 - bits), (DRAWS, len(failed)), np.uint32) << 1
+    keys += ((session << (32 - bits)) + failed.astype(np.int64)).astype(np.uint32)
+    keys.sort(axis=1)
+    permuted = (keys & 1).astype(np.float64)
     return np.abs(failed @ centred) / spread, (np.abs(permuted @ centred) / spread).max(1)
+
+
+def _sums(session: Integers, values: Floats) -> Floats:
+    """Return the sums of rows by session; sessions are in ascending order."""
+    sums: Floats = np.add.reduceat(values, np.flatnonzero(np.diff(session, prepend=-1)), axis=0)
+    return sums
 
 
 def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
@@ -261,5 +319,9 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
         return single
     effect, alone = _effects(table.failed, np.hstack((both, second[:, None])))
     if alone >= effect - NEAR:  # the second fact (nearly) implies the first
-        return single._replace(fact=int(table.fact[place]), absent=absent, effect=float(alone))
-    return single._replace(other=int(table.fact[place]), other_absent=absent, effect=float(effect))
+        return single._replace(
+            fact=int(table.about.number[place]), absent=absent, effect=float(alone)
+        )
+    return single._replace(
+        other=int(table.about.number[place]), other_absent=absent, effect=float(effect)
+    )

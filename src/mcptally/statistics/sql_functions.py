@@ -28,6 +28,10 @@ Floats = npt.NDArray[np.float64]
 
 _CHANGES: Final = "STRUCT(" + ", ".join(f'"{name}" DOUBLE' for name in Change._fields) + ")[]"
 
+_CONTRASTS_TAKES: Final = (
+    *("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"),
+    *("DOUBLE[]", "BIGINT[]", "UBIGINT[]", "BIGINT[]"),
+)
 _CONTRASTS: Final = (
     "STRUCT(class_hash UBIGINT, fact BIGINT, absent BOOLEAN, other BIGINT, other_absent BOOLEAN, "
     "effect DOUBLE, p_value DOUBLE)[]"
@@ -58,7 +62,7 @@ def register(connection: duckdb.DuckDBPyConnection) -> None:
         ("wilson_high", wilson_high, (number,) * 3, number),
         ("latency_quantiles", latency_quantiles, ("DOUBLE[][]", "UBIGINT[]"), numbers),
         ("rate_change", rate_change, (numbers,) * 4, numbers),
-        ("contrasts", contrasts, ("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"), _CONTRASTS),
+        ("contrasts", contrasts, _CONTRASTS_TAKES, _CONTRASTS),
         ("change_points", change_points, (numbers,) * 3 + ("UBIGINT[]",) * 2, _CHANGES),
     )
     for name, function, takes, gives in functions:
@@ -196,23 +200,25 @@ def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> 
 
 
 def contrasts(
-    classes: pa.ChunkedArray,
+    groups: pa.ChunkedArray,
     sessions: pa.ChunkedArray,
     pair_calls: pa.ChunkedArray,
     pair_facts: pa.ChunkedArray,
+    pair_shares: pa.ChunkedArray,
+    unread: pa.ChunkedArray,
+    named_groups: pa.ChunkedArray,
+    named_facts: pa.ChunkedArray,
 ) -> pa.Array:
     """Return, for each row, a list with the strongest contrast of each group of a tool's failures.
 
-    A row has the group and session of each call, as hashes (group 0: the call worked), and two
-    lists of equal length: the number of a call, and the number of a fact that holds for it.
+    The lists of a row are the fields of `statistics.contrasts.Calls`, with hashes of sessions.
     """
+    of_pairs = (pair_calls, pair_facts, pair_shares)
+    columns = (groups, sessions, *of_pairs, unread, named_groups, named_facts)
     found = []
-    for row in zip(
-        *map(arrow.number_lists, (classes, sessions, pair_calls, pair_facts)), strict=True
-    ):
-        group, session, pairs, facts = row
-        calls = contrast_search.Calls(group, _codes(session), pairs, facts)
-        found.append(contrast_search.strongest(calls))
+    for row in zip(*map(arrow.number_lists, columns), strict=True):
+        calls = contrast_search.Calls(*row)
+        found.append(contrast_search.strongest(calls._replace(session=_codes(calls.session))))
     return arrow.struct_list_array(found, _CONTRAST_KINDS)
 
 

@@ -9,7 +9,7 @@ SELECT
     TRY_CAST(if(type IN ('DOUBLE', 'BIGINT', 'UBIGINT'), said, NULL) AS DOUBLE) AS number
 FROM (
     FROM query_table(documents)
-    WHERE length(arguments) <= 100000 AND json_valid(arguments)
+    WHERE strlen(arguments) <= 100000 AND json_valid(arguments)
 ), json_tree(arguments)
 WHERE fullkey <> '$' AND length(fullkey) <= 120
     AND length(fullkey) - length(replace(fullkey, '.', '')) <= 4

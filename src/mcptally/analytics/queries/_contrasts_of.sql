@@ -4,18 +4,20 @@
 WITH read AS MATERIALIZED (
     SELECT
         hash(hash(server), hash(tool)) AS tool_hash, call_id, server, tool, session, requested_at,
-        latency_ms, outcome, template, verdict, definition, arguments, input_schema_state,
-        input_schema_path, model, client, client_version, server_version, protocol_version, transport,
-        request_bytes
+        latency_ms, outcome, left(error_text, 600) AS error_text, template, verdict, definition,
+        arguments, input_schema_state, input_schema_path, model, client, client_version,
+        server_version, protocol_version, transport, request_bytes
     FROM calls
     WHERE method = 'tools/call' AND dir = 'c2s' AND _in_sample(session)
 ),
 judged AS MATERIALIZED (
     SELECT
-        *, if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
+        * EXCLUDE (outcome, error_text, template, verdict, definition),
+        if(outcome = 'ok', 0, hash(hash(coalesce(template, outcome)), hash(verdict))) AS class_hash,
         hash(session) AS session_hash, hash(arguments) AS arguments_hash,
         -- Masked values may differ.
-        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable
+        arguments IS NOT NULL AND NOT contains(arguments, '[redacted:') AS comparable,
+        coalesce(strlen(arguments) > 100000, false) AS unread
     FROM read
     SEMI JOIN (
         SELECT tool_hash
@@ -28,7 +30,7 @@ judged AS MATERIALIZED (
 distinct_calls AS MATERIALIZED (
     SELECT
         tool_hash, class_hash, session_hash, arguments_hash, count(*) AS n,
-        bool_and(comparable) AS comparable, min(call_id) AS call_id
+        bool_and(comparable) AS comparable, bool_or(unread) AS unread, min(call_id) AS call_id
     FROM judged
     GROUP BY tool_hash, class_hash, session_hash, arguments_hash
 ),
@@ -58,7 +60,7 @@ also_worked AS (
     GROUP BY tool_hash, class_hash
 ),
 sample AS (
-    SELECT tool_hash, class_hash, session_hash, arguments_hash, call_id
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, n, unread, call_id
     FROM distinct_calls
     SEMI JOIN (
         SELECT tool_hash, class_hash FROM compared UNION ALL SELECT tool_hash, 0 FROM compared
@@ -101,15 +103,25 @@ calls_with_other_failures AS MATERIALIZED (
         AND b.minute = time_bucket(INTERVAL 1 MINUTE, j.requested_at)
     WHERE b.first_tool <> j.tool OR b.last_tool <> j.tool
 ),
-compared_calls AS (
+calls_in_context AS (
     SELECT
-        u.unit, j.*, n.* EXCLUDE (call_id),
+        j.* EXCLUDE (arguments), n.* EXCLUDE (call_id),
         call_id IN (FROM calls_with_other_failures) AS others_fail
-    FROM units u
-    JOIN judged j USING (call_id)
+    FROM judged j
+    SEMI JOIN compared USING (tool_hash)
     JOIN neighbours n USING (call_id)
 ),
-surroundings AS MATERIALIZED (FROM _call_facts('compared_calls')),
+surroundings AS MATERIALIZED (
+    SELECT
+        tool_hash, class_hash, session_hash, arguments_hash, call_id, requested_at, paths, facts
+    FROM _call_facts('calls_in_context')
+),
+-- All calls of the distinct calls that are compared.
+repetitions AS MATERIALIZED (
+    SELECT tool_hash, unit, n, requested_at, paths, facts
+    FROM units u
+    JOIN surroundings s USING (tool_hash, class_hash, session_hash, arguments_hash)
+),
 moments AS (
     SELECT
         tool_hash, unnest(
@@ -121,11 +133,13 @@ moments AS (
 ),
 documents AS (
     SELECT tool_hash, arguments_hash, any_value(arguments) AS arguments
-    FROM surroundings
+    FROM judged
+    SEMI JOIN units USING (call_id)
     GROUP BY tool_hash, arguments_hash
 ),
+-- `share` is the share of a distinct call's repetitions that a row is about.
 facts AS (
-    SELECT tool_hash, unit, path, fact
+    SELECT tool_hash, unit, path, fact, 1.0 AS share
     FROM (
         SELECT DISTINCT tool_hash, arguments_hash, path, fact
         FROM (
@@ -138,56 +152,102 @@ facts AS (
     )
     JOIN units USING (tool_hash, arguments_hash)
     UNION ALL
-    SELECT tool_hash, unit, path, fact
-    FROM (SELECT tool_hash, unit, unnest(paths) AS path, unnest(facts) AS fact FROM surroundings)
+    SELECT tool_hash, unit, path, fact, 1 / n
+    FROM (
+        SELECT tool_hash, unit, n, unnest(paths) AS path, unnest(facts) AS fact FROM repetitions
+    )
     WHERE fact IS NOT NULL
     UNION ALL
-    SELECT tool_hash, unit, NULL, m.words
-    FROM surroundings s
+    SELECT tool_hash, unit, NULL, m.words, 1 / n
+    FROM repetitions r
     JOIN (
         SELECT
-            DISTINCT tool_hash, moment, 'time since ' || strftime(moment, '%Y-%m-%d %H:%M:%S') AS words
+            DISTINCT tool_hash, date_trunc('second', moment) AS moment,
+            'time since ' || strftime(moment, '%Y-%m-%d %H:%M:%S') AS words
         FROM moments
     ) m USING (tool_hash)
-    WHERE s.requested_at >= m.moment
+    WHERE r.requested_at >= m.moment
 ),
 numbered AS MATERIALIZED (
     SELECT
         tool_hash, path, fact AS words, split_part(fact, ' ', 1) AS aspect,
         split_part(fact, ' ', 2) AS test, substring(fact, length(aspect) + length(test) + 3) AS value,
-        fact_units,
+        fact_units, fact_shares,
         -- If facts separate equally well, the first is reported.
         row_number() OVER (
             PARTITION BY tool_hash
             ORDER BY list_position(['argument', 'schema', 'model', 'client', 'client_version',
                     'server_version', 'protocol_version', 'transport', 'time', 'request_bytes',
                     'others', 'previous', 'place', 'concurrent', 'latency', 'hour'], aspect),
-                list_position(['empty', 'blank', 'given', 'equals', 'sign', 'items', 'form',
-                    'type', 'at_least', 'longer'], test),
+                list_position(['empty', 'blank', 'given', 'equals', 'ends', 'sign', 'items',
+                    'form', 'type', 'at_least', 'longer'], test),
                 length(path), path, value
-        ) - 1 + if(aspect IN ('others', 'previous', 'place', 'concurrent', 'latency', 'hour'), 1000000, 0)
-            AS fact
+        ) - 1 + CASE
+            WHEN aspect = 'argument' THEN 0
+            WHEN aspect IN ('others', 'previous', 'place', 'concurrent', 'latency', 'hour') THEN 2000000
+            ELSE 1000000
+        END AS fact
     FROM (
-        SELECT tool_hash, path, fact, list(unit) AS fact_units
+        SELECT tool_hash, path, fact, list(unit) AS fact_units, list(share) AS fact_shares
         FROM facts
         GROUP BY tool_hash, path, fact
         HAVING count(*) >= 3
     )
 ),
+pairs AS MATERIALIZED (
+    SELECT tool_hash, fact, unnest(fact_units) AS unit, unnest(fact_shares) AS share FROM numbered
+),
+failed_units AS MATERIALIZED (
+    SELECT u.tool_hash, u.unit, u.class_hash, _lower_words(error_text) AS message
+    FROM units u
+    JOIN read USING (call_id)
+    WHERE u.class_hash <> 0 AND error_text IS NOT NULL
+    QUALIFY row_number() OVER (PARTITION BY u.tool_hash, u.class_hash ORDER BY u.unit) <= 20
+),
+messages AS (
+    SELECT tool_hash, class_hash, arg_min(message, unit) AS message
+    FROM failed_units
+    GROUP BY tool_hash, class_hash
+),
+-- The facts about an argument that the group's first message names, or whose value most messages contain.
+named AS (
+    SELECT m.tool_hash, m.class_hash, n.fact
+    FROM messages m
+    JOIN numbered n ON n.tool_hash = m.tool_hash AND n.aspect IN ('argument', 'schema')
+        AND contains(m.message, _lower_words(regexp_extract(n.path, '[^.]*$')))
+    UNION
+    SELECT u.tool_hash, u.class_hash, n.fact
+    FROM numbered n
+    JOIN pairs p USING (tool_hash, fact)
+    JOIN failed_units u ON u.tool_hash = p.tool_hash AND u.unit = p.unit
+    WHERE n.aspect = 'argument' AND n.test IN ('equals', 'ends')
+    GROUP BY u.tool_hash, u.class_hash, n.fact
+    HAVING 2 * count(*) FILTER (contains(u.message, nullif(_lower_words(n.value), ' '))) > count(*)
+),
 separated AS MATERIALIZED (
     SELECT
         tool_hash,
-        unnest(contrasts(classes, sessions, pair_units, pair_facts), recursive := true)
+        unnest(contrasts(
+            classes, sessions, pair_units, pair_facts, pair_shares, unread,
+            coalesce(named_classes, []), coalesce(named_facts, [])
+        ), recursive := true)
     FROM (
         SELECT
             tool_hash, list(class_hash ORDER BY unit) AS classes,
-            list(session_hash ORDER BY unit) AS sessions
+            list(session_hash ORDER BY unit) AS sessions,
+            coalesce(list(unit ORDER BY unit) FILTER (unread), []) AS unread
         FROM units
         GROUP BY tool_hash
     )
     JOIN (
-        SELECT tool_hash, list(unit) AS pair_units, list(fact) AS pair_facts
-        FROM (SELECT tool_hash, fact, unnest(fact_units) AS unit FROM numbered)
+        SELECT
+            tool_hash, list(unit) AS pair_units, list(fact) AS pair_facts, list(share) AS pair_shares
+        FROM pairs
+        GROUP BY tool_hash
+    ) USING (tool_hash)
+    LEFT JOIN (
+        SELECT tool_hash, list(class_hash) AS named_classes, list(fact) AS named_facts
+        FROM named
         GROUP BY tool_hash
     ) USING (tool_hash)
 ),
@@ -195,7 +255,7 @@ separated AS MATERIALIZED (
 reported AS MATERIALIZED (
     SELECT
         n.tool_hash, n.fact, n.words, n.aspect, n.path, n.test, n.value,
-        n.aspect = 'argument' AND n.test = 'equals' AND is_masked(n.path, n.value) AS is_masked
+        n.aspect = 'argument' AND n.test IN ('equals', 'ends') AND is_masked(n.path, n.value) AS is_masked
     FROM numbered n
     SEMI JOIN (
         SELECT tool_hash, fact FROM separated UNION SELECT tool_hash, other FROM separated
@@ -216,13 +276,6 @@ all_documents AS (
     SEMI JOIN (FROM reported WHERE aspect = 'argument') USING (tool_hash)
     GROUP BY tool_hash, arguments_hash
 ),
-all_calls AS (
-    SELECT
-        j.*, n.* EXCLUDE (call_id), call_id IN (FROM calls_with_other_failures) AS others_fail
-    FROM judged j
-    JOIN neighbours n USING (call_id)
-    SEMI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
-),
 holding AS (
     SELECT DISTINCT r.tool_hash, r.fact, v.arguments_hash AS key
     FROM reported r
@@ -232,18 +285,18 @@ holding AS (
     UNION ALL
     SELECT r.tool_hash, r.fact, hash(c.call_id)
     FROM reported r
-    JOIN _call_facts('all_calls') c USING (tool_hash)
-    WHERE if(
+    JOIN surroundings c USING (tool_hash)
+    WHERE r.aspect <> 'argument' AND if(
         r.aspect = 'time', c.requested_at >= TRY_CAST(r.value || '+00' AS TIMESTAMPTZ),
         list_contains(c.facts, r.words)
             AND c.paths[list_position(c.facts, r.words)] IS NOT DISTINCT FROM r.path)
 ),
 counted_calls AS (
-    SELECT tool_hash, class_hash, session_hash, arguments_hash, hash(call_id) AS call_hash, 1 AS n
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, unread, hash(call_id) AS call_hash, 1 AS n
     FROM judged
     SEMI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
     UNION ALL
-    SELECT tool_hash, class_hash, session_hash, arguments_hash, NULL, n
+    SELECT tool_hash, class_hash, session_hash, arguments_hash, unread, NULL, n
     FROM distinct_calls
     SEMI JOIN reported USING (tool_hash)
     ANTI JOIN (FROM reported WHERE aspect <> 'argument') USING (tool_hash)
@@ -252,11 +305,12 @@ counted_calls AS (
 held AS (
     SELECT
         tool_hash, class_hash, session_hash, holds,
-        sum(n)::DOUBLE AS calls, sum(if(is_failed, n, 0))::DOUBLE AS failed
+        sum(n)::DOUBLE AS calls, sum(if(is_failed, n, 0))::DOUBLE AS failed,
+        sum(if(is_ok, n, 0)) AS worked
     FROM (
         SELECT
             f.tool_hash, f.class_hash, c.session_hash, c.n,
-            c.class_hash = f.class_hash AS is_failed,
+            c.class_hash = f.class_hash AS is_failed, c.class_hash = 0 AS is_ok,
             (a.key IS NOT NULL) <> f.absent
                 AND (f.b.fact IS NULL OR (b.key IS NOT NULL) <> f.other_absent) AS holds
         FROM found f
@@ -266,6 +320,7 @@ held AS (
         LEFT JOIN holding b ON b.tool_hash = f.tool_hash AND b.fact = f.b.fact
             AND b.key = if(f.b.aspect = 'argument', c.arguments_hash, c.call_hash)
         WHERE f.a.fact IS NOT NULL
+            AND NOT (c.unread AND 'argument' IN (f.a.aspect, coalesce(f.b.aspect, '')))
     )
     GROUP BY tool_hash, class_hash, session_hash, holds
 ),
@@ -274,6 +329,7 @@ counted AS (
         tool_hash, class_hash,
         sum(failed) FILTER (holds)::BIGINT AS failed_with,
         sum(calls) FILTER (holds)::BIGINT AS calls_with,
+        sum(worked) FILTER (holds)::BIGINT AS worked_with,
         sum(failed) FILTER (NOT holds)::BIGINT AS failed_without,
         sum(calls) FILTER (NOT holds)::BIGINT AS calls_without,
         count(*) FILTER (holds AND failed > 0) AS sessions_with,
@@ -296,7 +352,7 @@ SELECT
     f.a.aspect, f.a.path, f.a.test, f.a.value, if(f.a.fact IS NULL, NULL, f.absent) AS absent,
     f.b.aspect AS and_aspect, f.b.path AS and_path, f.b.test AS and_test, f.b.value AS and_value,
     if(f.b.fact IS NULL, NULL, f.other_absent) AS and_absent,
-    failed_with, calls_with, with_it.low AS share_with_low, with_it.high AS share_with_high,
+    failed_with, calls_with, worked_with, with_it.low AS share_with_low, with_it.high AS share_with_high,
     failed_without, calls_without, without_it.low AS share_without_low,
     without_it.high AS share_without_high, sessions_with,
     if(f.a.fact IS NULL, NULL, f.effect) AS effect, if(f.a.fact IS NULL, NULL, f.p_value) AS p_value,
@@ -311,7 +367,7 @@ SELECT
     c.call_id
 FROM told f
 JOIN classes c USING (tool_hash, class_hash)
-JOIN judged e ON e.call_id = c.call_id
+JOIN read e ON e.call_id = c.call_id
 LEFT JOIN also_worked w USING (tool_hash, class_hash)
 LEFT JOIN _archive_tools t ON t.definition = e.definition AND t.server IS NOT DISTINCT FROM e.server
 ORDER BY c.calls DESC, e.server, e.tool, template, verdict

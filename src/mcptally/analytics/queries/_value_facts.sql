@@ -6,6 +6,12 @@
     'argument blank ' || if(trim(said) = '' AND said <> '', 'yes', NULL),
     'argument equals ' || if(
         length(said) BETWEEN 1 AND 60 AND NOT contains(said, '[redacted:'), said, NULL),
+    -- The last part of a path, and a file's extension.
+    'argument ends ' || if(
+        length(said) <= 500 AND regexp_matches(said, '[/\\]') AND NOT contains(said, '[redacted:'),
+        nullif(regexp_extract(said, '[^/\\]([/\\][^/\\\n]{1,60})$', 1), ''), NULL),
+    'argument ends ' || if(length(said) <= 500 AND contains(said, '.'),
+        nullif(regexp_extract(said, '^\S*[^/\\.\s](\.[A-Za-z][A-Za-z0-9]{0,7})$', 1), ''), NULL),
     'argument sign ' || CASE WHEN number < 0 THEN 'negative' WHEN number > 0 THEN 'positive' END,
     'argument sign ' || if(number <> floor(number), 'fraction', NULL),
     'argument at_least ' || if(abs(number) >= 1000, '1000', NULL),

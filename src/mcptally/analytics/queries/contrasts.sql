@@ -5,7 +5,7 @@
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if no fact
 -- separates them. `calls_with` and `calls_without` count the ended calls to the tool for which the
 -- fact does and does not hold; `failed_with` and `failed_without` count the group's calls among
--- them. Their share is at least twice as large if the fact holds. For the test
+-- them, and `worked_with` the calls that worked. Their share is at least twice as large if the fact holds. For the test
 -- (`statistics.contrasts`), calls with equal arguments in a session count once, and at most 300
 -- calls of a group are compared with 300 that worked. The 500 largest groups are compared;
 -- `not_compared` counts the others. If there are more than 250,000 calls, about as many are read,
