@@ -535,8 +535,14 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     recordings.append(life("y", crash="idle", ended_at=ended))
     recordings += [life("z", noise_lines=5), life("w", noise_lines=1)]
     recordings.append(life("v", start="failed", start_failure="network", last_words="no such host"))
+    lacks = {"start": "failed", "start_failure": "broken_dependency"}
+    modules = {"m": "a' in /srv/m", "n": "a' in /srv/n", "o": "b' in /srv/o"}
+    recordings += [life(s, **lacks, last_words=f"No module '{x}") for s, x in modules.items()]
     rows = traffic("t", 90, server="x")
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    lacking = [row["servers"] for row in found if row["reason"] == "broken_dependency"]
+    assert sorted(lacking) == [["m", "n"], ["o"]], "another module is another problem"
+    found = [row for row in found if row["reason"] != "broken_dependency"]
     first, second = found[:2]
     assert second["servers"] == ["v"], "another reason is another problem"
     assert problems.blame(second) == "fault: network"

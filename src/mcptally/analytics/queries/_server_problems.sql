@@ -2,7 +2,7 @@
 -- `kind`: `not_started` (no start worked), `start` (some failed; one row per cause), `crash`
 -- (between requests, or during a request of `method` that is not a call to a tool), `noise` (on
 -- stdout). `affected` and `total` count starts; for noise, bad lines, and all messages and lines.
--- `said`: the last words without numbers, paths and quotes. `probed`: failed starts after an
+-- `said`: the last words without numbers and paths. `probed`: failed starts after an
 -- unanswered `server/discover`, which clients of newer revisions send first, if the server starts
 -- in other cases.
 WITH started AS (
@@ -11,7 +11,8 @@ WITH started AS (
         opened_at, ended_at, crash, start = 'ready' AS is_ready,
         count(*) OVER (PARTITION BY server) AS total,
         count(*) FILTER (start IN ('failed', 'unanswered')) OVER (PARTITION BY server) AS failures,
-        regexp_replace(last_words, '"[^"]*"|''[^'']*''|/[^\s,;:)]+|\d+', '#', 'g') AS said
+        regexp_replace(last_words, '/[^\s,;:)''"]+|\d+', '#', 'g') AS said,
+        regexp_replace(said, '"[^"]*"|''[^'']*''', '#', 'g') AS form
     FROM recordings
     WHERE start <> 'unused'
 ),
@@ -41,7 +42,7 @@ FROM (
     WHERE failed
 )
 LEFT JOIN unanswered USING (recording)
-GROUP BY server, failures, total, CASE WHEN failures < total THEN said END,
+GROUP BY server, failures, total, CASE WHEN failures < total THEN form END,
     CASE WHEN failures < total THEN start_failure END
 UNION ALL
 SELECT
