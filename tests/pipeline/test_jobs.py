@@ -1,5 +1,6 @@
 """Runs with several processes, and runs that fail or are stopped."""
 
+import contextlib
 import json
 import os
 import queue
@@ -16,7 +17,8 @@ from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
-from mcptally.pipeline.engines.local import LocalPool
+from mcptally.pipeline.engines import local_engine
+from mcptally.pipeline.engines.local import LocalEngine
 from mcptally.pipeline.plan import ONE_PROCESS, PARTITION, SINGLE_PROCESS, limit_for_archive, plan
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
@@ -82,9 +84,25 @@ def test_partitions_are_larger_if_each_process_then_has_one(
     assert len(plan(files, limit=chosen, jobs=jobs)) == partitions
 
 
+@pytest.mark.parametrize(("size", "started"), [(ONE_PROCESS - 4, 0), (ONE_PROCESS, 1)])
+def test_a_process_starts_before_the_run_if_the_archive_is_large(
+    tmp_path: Path, size: int, started: int
+):
+    (tmp_path / "archive").mkdir()
+    for number in range(4):
+        path = tmp_path / "archive" / f"{number}.jsonl"
+        path.touch()
+        os.truncate(path, size // 4)
+    with contextlib.closing(local_engine([tmp_path / "archive"], jobs=2)) as engine:
+        children = list(engine.children)
+        assert len(children) == started
+        with engine.pool(2, tmp_path, 0) as pool:
+            assert pool.children[:started] == children
+
+
 def test_a_process_gets_the_next_tasks_while_this_one_is_busy(tmp_path: Path):
     tasks = [("configure", (number,)) for number in range(20)]
-    with LocalPool(2, tmp_path, 0) as pool:
+    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
         run = pool.run(tasks)
         process, first, _ = next(run)
         # This process does nothing until `run` is asked for more.
@@ -109,7 +127,7 @@ class _HeldQueue(queue.SimpleQueue[Any]):
 
 def test_a_run_ends_with_the_last_answer_however_long_its_thread_is_interrupted(tmp_path: Path):
     tasks = [("configure", (number,)) for number in range(2)]
-    with LocalPool(2, tmp_path, 0) as pool:
+    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
         held = _HeldQueue()
         pool.answers = pool.children[0].answers = held
         assert sorted(task for _, task, _ in pool.run(tasks)) == tasks
@@ -117,7 +135,7 @@ def test_a_run_ends_with_the_last_answer_however_long_its_thread_is_interrupted(
 
 
 def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
-    with LocalPool(2, tmp_path, 0) as pool:
+    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
         pid = pool.children[0].process.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
@@ -126,7 +144,7 @@ def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
 
 
 def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
-    with LocalPool(2, tmp_path, 0) as pool:
+    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
         pid = pool.children[0].process.pid
         assert pid is not None
         os.kill(pid, signal.SIGINT)
@@ -134,12 +152,18 @@ def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
 
 
 def test_an_error_in_a_child_process_is_raised_in_the_parent(tmp_path: Path):
-    with LocalPool(2, tmp_path, 0) as pool, pytest.raises(RuntimeError, match="AssertionError"):
+    with (
+        LocalEngine(2).pool(2, tmp_path, 0) as pool,
+        pytest.raises(RuntimeError, match="AssertionError"),
+    ):
         list(pool.run(own={1: [("finish", (1, None))]}))
 
 
 def test_a_task_that_cannot_be_sent_ends_the_run_with_a_message(tmp_path: Path):
-    with LocalPool(2, tmp_path, 0) as pool, pytest.raises(McptallyError, match="could not be sent"):
+    with (
+        LocalEngine(2).pool(2, tmp_path, 0) as pool,
+        pytest.raises(McptallyError, match="could not be sent"),
+    ):
         list(pool.run(own={1: [("configure", (lambda: None,))]}))
 
 

@@ -117,14 +117,22 @@ def command(
     from mcptally.process_memory import configure_allocators
 
     configure_allocators()
-    from mcptally.pipeline.run import score
-
     if gates.fail_on and isinstance(out, str):
         raise UsageError(f"--fail-on needs a store in a local folder; {out} is a URL")
     limits = gates.load()  # report an invalid gate before any work is done
     partition_bytes = None
     if memory is not None:
         jobs, partition_bytes = _fit_memory(int(memory), jobs)
+    from mcptally.store.manifest import MANIFEST
+
+    is_part = any(options[name] for name in ("servers", "tools", "since", "until"))
+    is_new = not isinstance(out, str) and not (out / MANIFEST).exists()
+    if options["engine"] == "local" and (is_new or options["full"]) and not is_part:
+        from mcptally.pipeline.engines import local_engine
+
+        options["engine"] = local_engine(archive, jobs=jobs)
+    from mcptally.pipeline.run import score
+
     try:
         with progress_bar() as progress:
             summary = score(
@@ -140,7 +148,6 @@ def command(
     except KeyboardInterrupt:
         sys.stderr.write(f"interrupted; {_state_after_interrupt(out)}\n")
         ctx.exit(Exit.INTERRUPTED)
-    is_part = any(options[name] for name in ("servers", "tools", "since", "until"))
     _print_summary(summary, out, has_selection=is_part)
     if limits:
         from mcptally.analytics.store import open_store

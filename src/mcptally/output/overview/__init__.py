@@ -188,8 +188,6 @@ def _score(
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
     """Import the logs and score everything; return how many inputs of each kind there are."""
-    from mcptally.pipeline.run import score  # noqa: PLC0415
-
     imported = folder / cache.IMPORTED
     if same_logs:
         unused = earlier["answer"]["unused_lines"]
@@ -199,7 +197,14 @@ def _score(
     if not archive:
         names = ", ".join(str(path) for path in inputs.logs[:3])
         raise UnreadableError(f"no MCP traffic was found in {names}")
-    summary = score(archive, out=folder / cache.STORE, jobs=jobs, progress=progress)
+    from mcptally.pipeline.engines import local_engine  # noqa: PLC0415
+    from mcptally.store.manifest import MANIFEST  # noqa: PLC0415
+
+    store = folder / cache.STORE
+    engine = "local" if (store / MANIFEST).exists() else local_engine(archive, jobs=jobs)
+    from mcptally.pipeline.run import score  # noqa: PLC0415
+
+    summary = score(archive, out=store, jobs=jobs, engine=engine, progress=progress)
     return {
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),

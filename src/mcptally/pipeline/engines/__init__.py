@@ -4,13 +4,16 @@ May import the modules of `pipeline` that work on one partition, and lower layer
 """
 
 import contextlib
+import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
-from mcptally.errors import UsageError, near
+from mcptally.errors import McptallyError, UsageError, near
 from mcptally.pipeline.engines.local import LocalEngine
 from mcptally.pipeline.engines.pool import Engine
+from mcptally.transcript.discover import files_below
 
 ENGINES: Final = ("local", "dask")
 
@@ -22,7 +25,7 @@ def open_engine(
     """Yield an engine; close it at the end if this function opened it.
 
     Args:
-        engine: one of `ENGINES`, or a `distributed.Client`.
+        engine: one of `ENGINES`, a `distributed.Client`, or the result of `local_engine`.
         scheduler: address or scheduler file of a Dask cluster.
         jobs: number of processes on this machine; 0 means one per core.
         upload_url: URL under which Dask workers put their files, if the store is not a folder
@@ -39,12 +42,13 @@ def open_engine(
     if isinstance(engine, str) and engine not in ENGINES:
         hint = near(engine, ENGINES)
         raise UsageError(f"no engine is called {engine!r}{hint}; there are: {', '.join(ENGINES)}")
-    if engine == "local":
+    if engine == "local" or isinstance(engine, LocalEngine):
         if scheduler is not None:
             raise UsageError(
                 "a scheduler belongs to Dask: give --engine dask (engine='dask') as well"
             )
-        yield LocalEngine(jobs)
+        with contextlib.closing(LocalEngine(jobs) if engine == "local" else engine) as local:
+            yield local
         return
     try:
         from mcptally.pipeline.engines import dask as dask_engine  # noqa: PLC0415  (an extra)
@@ -57,6 +61,34 @@ def open_engine(
     client = None if isinstance(engine, str) else engine
     with dask_engine.connected(scheduler, client=client, jobs=jobs, upload_url=upload_url) as found:
         yield found
+
+
+def local_engine(paths: Iterable[str | Path], *, jobs: int) -> LocalEngine:
+    """Return an engine to score all files at `paths`; its processes start if these are large.
+
+    The processes import the columnar libraries while this process does the same.
+
+    Args:
+        paths: transcript files and folders; others are not counted.
+        jobs: maximum number of processes; 0 means one per core.
+    """
+    from mcptally.pipeline.plan import ONE_PROCESS, WORTHWHILE, transcript_bytes  # noqa: PLC0415
+
+    engine = LocalEngine(jobs or cores())
+    if engine.jobs > 1:
+        total = 0
+        with contextlib.suppress(McptallyError, OSError, ValueError):  # reported by the run
+            files = itertools.chain.from_iterable(
+                files_below(path, []) if path.is_dir() else [str(path)] for path in map(Path, paths)
+            )
+            total = sum(transcript_bytes(Path(name)) for name in itertools.islice(files, _COUNTED))
+        if total >= ONE_PROCESS:
+            engine.start(min(engine.jobs, total // WORTHWHILE))
+    return engine
+
+
+_COUNTED: Final = 1_000
+"""Maximum number of files whose sizes `local_engine` adds up: more files are mostly small."""
 
 
 def cores() -> int:

@@ -1,4 +1,7 @@
-"""Implements the worker pool on one machine: this process and, if needed, child processes."""
+"""Implements the worker pool on one machine: this process and, if needed, child processes.
+
+Importing this module loads no columnar library, so that child processes can start before.
+"""
 
 import collections
 import contextlib
@@ -12,18 +15,15 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
 
 from mcptally import process_memory
 from mcptally.errors import McptallyError
 from mcptally.pipeline.engines.pool import ContextOf
-from mcptally.pipeline.engines.worker import (
-    FinishSettings,
-    GatherReport,
-    Partition,
-    PartitionWorker,
-)
-from mcptally.store.parts import Written
+
+if TYPE_CHECKING:
+    from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
+    from mcptally.store.parts import Written
 
 _AHEAD: Final = 2
 """Number of tasks that are sent to a child process in advance, so that it is never idle."""
@@ -35,29 +35,52 @@ Task = tuple[str, tuple[Any, ...]]
 
 
 class LocalEngine:
-    """The engine that runs processes on this machine."""
+    """The engine that runs processes on this machine, for one run."""
 
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
+        self.answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
+        self.children: list[_Child] = []
+
+    def start(self, jobs: int) -> Self:
+        """Start processes, until there are `jobs` including this one; they import modules."""
+        for number in range(len(self.children) + 1, jobs):
+            self.children.append(_Child(number, self.answers))
+        return self
 
     def pool(self, partitions: int, work: Path, memory: int) -> "LocalPool":
         """Return a pool with one process per partition, but at most `jobs`; see `Engine.pool`."""
-        return LocalPool(min(self.jobs, partitions), work, memory)
+        jobs = min(self.jobs, partitions)
+        children = self.start(jobs).children[: jobs - 1]
+        return LocalPool(children, self.answers, work, memory // jobs)
+
+    def close(self) -> None:
+        """End the child processes."""
+        for child in self.children:
+            child.end()
 
 
 class LocalPool:
-    """A pool of `jobs` processes, including this one, each with a `PartitionWorker`.
+    """A pool of this process and child processes, each with a `PartitionWorker`.
 
-    Together they keep up to `memory` bytes of transcript in memory, plus the latest partition of
-    each process. A partition is finished by the process that gathered it.
+    Each keeps up to `memory` bytes of transcript in memory, plus its latest partition. A partition
+    is finished by the process that gathered it.
     """
 
-    def __init__(self, jobs: int, work: Path, memory: int) -> None:
-        self.worker = PartitionWorker(work, memory // jobs)
-        self.answers: queue.SimpleQueue[_Answer] = queue.SimpleQueue()
-        self.children = [
-            _Child(number, self.answers, work, memory // jobs) for number in range(1, jobs)
-        ]
+    def __init__(
+        self,
+        children: "list[_Child]",
+        answers: "queue.SimpleQueue[_Answer]",
+        work: Path,
+        memory: int,
+    ) -> None:
+        from mcptally.pipeline.engines.worker import PartitionWorker  # noqa: PLC0415  (see above)
+
+        self.worker = PartitionWorker(work, memory)
+        self.answers = answers
+        self.children = children
+        for child in children:
+            child.outbox.put((work, memory))
         self.owners: dict[int, int] = {}
         """Maps the number of each gathered partition to the number of its process; 0 is this
         process."""
@@ -74,7 +97,7 @@ class LocalPool:
         for child in self.children:
             child.end()
 
-    def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
+    def gather(self, partitions: "Sequence[Partition]") -> "Iterator[tuple[int, GatherReport]]":
         """Gather partitions, each in the next free process; see `WorkerPool.gather`."""
         tasks = [("gather", (each,)) for each in partitions]
         for process, (_, (partition,)), report in self.run(tasks):
@@ -91,8 +114,8 @@ class LocalPool:
             del self.owners[number]
 
     def finish(
-        self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
-    ) -> Iterator[Written]:
+        self, numbers: Iterable[int], context_of: ContextOf, settings: "FinishSettings"
+    ) -> "Iterator[Written]":
         """Finish partitions, each in the process that gathered it; see `WorkerPool.finish`."""
 
         def tasks(mine: Iterable[int]) -> Iterator[Task]:
@@ -188,9 +211,7 @@ class _Child:
     never idle while this process is busy.
     """
 
-    def __init__(
-        self, number: int, answers: queue.SimpleQueue[_Answer], work: Path, memory: int
-    ) -> None:
+    def __init__(self, number: int, answers: queue.SimpleQueue[_Answer]) -> None:
         import multiprocessing  # noqa: PLC0415  (a small archive has no children)
 
         context = multiprocessing.get_context("spawn")
@@ -207,15 +228,12 @@ class _Child:
         """Number of answers that `LocalPool.run` has consumed."""
         self.unsent: Exception | None = None
         """The error that prevented a task from being sent; None if all tasks were sent."""
-        self.process = context.Process(
-            target=_serve,
-            args=(theirs, work, memory),
-            daemon=True,
-        )
+        self.process = context.Process(target=_serve, args=(theirs,), daemon=True)
         with _child_environment(), interrupts_blocked():
             self.process.start()
         theirs.close()
-        self.outbox: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+        self.outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        """First the work folder and the bytes of memory, then tasks, and None at the end."""
         self.sender = threading.Thread(target=self._send_all, daemon=True)
         self.sender.start()
         threading.Thread(target=self._receive_all, daemon=True).start()
@@ -314,14 +332,19 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Any, work: Path, memory: int) -> None:
+def _serve(pipe: Any) -> None:
     """Run the tasks that arrive through the pipe until its other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and ends this process
     if sys.platform == "linux":
         # Let the system kill this process when its parent dies: otherwise, it would outlive a
         # killed parent.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    worker = PartitionWorker(work, memory)
+    from mcptally.pipeline.engines.worker import PartitionWorker  # noqa: PLC0415  (takes longest)
+
+    try:
+        worker = PartitionWorker(*pipe.recv())
+    except EOFError:
+        return
     while True:
         try:
             method, arguments = pipe.recv()

@@ -6,13 +6,14 @@ It is implemented by processes on this machine (`local`) and by workers of a Das
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
-from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
-from mcptally.pipeline.partition_summary import PartitionSummary
-from mcptally.store.parts import Written
+if TYPE_CHECKING:
+    from mcptally.pipeline.engines.worker import FinishSettings, GatherReport, Partition
+    from mcptally.pipeline.partition_summary import PartitionSummary
+    from mcptally.store.parts import Written
 
-ContextOf = Callable[[int], PartitionSummary]
+ContextOf = Callable[[int], "PartitionSummary"]
 """A function that returns the archive's facts for a partition's servers and tools, given the number
 of the partition."""
 
@@ -33,7 +34,7 @@ class WorkerPool(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
 
-    def gather(self, partitions: Sequence[Partition]) -> Iterator[tuple[int, GatherReport]]:
+    def gather(self, partitions: "Sequence[Partition]") -> "Iterator[tuple[int, GatherReport]]":
         """Gather partitions, and keep them.
 
         Yields the number and the report of each partition, in order of completion.
@@ -43,8 +44,8 @@ class WorkerPool(Protocol):
         """Delete gathered partitions, because their files are gathered again with other files."""
 
     def finish(
-        self, numbers: Iterable[int], context_of: ContextOf, settings: FinishSettings
-    ) -> Iterator[Written]:
+        self, numbers: Iterable[int], context_of: ContextOf, settings: "FinishSettings"
+    ) -> "Iterator[Written]":
         """Finish gathered partitions and write their tables.
 
         Yields the row counts of each partition, in order of completion.
