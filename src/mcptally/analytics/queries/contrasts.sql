@@ -8,7 +8,7 @@
 -- them, and `worked_with` the calls that worked. Their share is at least twice as large if the fact holds. For the test
 -- (`statistics.contrasts`), calls with equal arguments in a session count once, and at most 300
 -- calls of a group are compared with 300 that worked. The 500 largest groups are compared;
--- `not_compared` counts the others. If there are more than 250,000 calls, about as many are read,
--- from a sample of the sessions (`sampled`).
+-- `not_compared` counts the others. Of more than 250,000 calls, about 100,000 are read, from a
+-- sample of the sessions (`sampled`).
 -- `also_worked` counts the failing calls whose arguments worked in another call.
 FROM _contrasts_of(NULL)
