@@ -21,14 +21,38 @@ def price(item: str) -> str:
     if item == "pear":
         raise ZeroDivisionError("division by zero")
     return f"{item}: 3 EUR"
-
-if __name__ == "__main__":
-    server.run()
 """
 
-HELPERS = """
-import asyncio, sys
-from mcp import Client, StdioServerParameters
+STDIO_SERVER = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    fails = asked["params"]["arguments"]["item"] == "pear"
+    said = "ZeroDivisionError: division by zero" if fails else "3 EUR"
+    result = {"content": [{"type": "text", "text": said}], "isError": fails}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
+"""
+
+STDIO = """
+import json, subprocess, sys
+import pytest
+
+@pytest.mark.parametrize("n", range(3))
+def test_price(mcp_recorder, n):
+    calls = [
+        {"jsonrpc": "2.0", "id": i, "method": "tools/call",
+         "params": {"name": "price", "arguments": {"item": item}}}
+        for i, item in enumerate(["apple", "pear", "pear"])
+    ]
+    command = mcp_recorder.command(sys.executable, "server.py", name="shop")
+    asked = "".join(json.dumps(call) + "\\n" for call in calls)
+    assert "3 EUR" in subprocess.run(command, input=asked, capture_output=True, text=True).stdout
+"""
+
+HTTP = """
+import asyncio
+import server
+from mcp import Client
 
 def ask(target, *items):
     async def run():
@@ -36,25 +60,6 @@ def ask(target, *items):
             return [(await client.call_tool("price", {"item": each})).content[0].text
                     for each in items]
     return asyncio.run(run())
-"""
-
-STDIO = (
-    HELPERS
-    + """
-import pytest
-
-@pytest.mark.parametrize("n", range(3))
-def test_price(mcp_recorder, n):
-    command, *arguments = mcp_recorder.command(sys.executable, "server.py", name="shop")
-    target = StdioServerParameters(command=command, args=arguments)
-    assert ask(target, "apple", "pear", "pear")[0] == "apple: 3 EUR"
-"""
-)
-
-HTTP = (
-    HELPERS
-    + """
-import server
 
 def test_an_object(mcp_recorder):
     with mcp_recorder.url(server.server) as url:
@@ -64,7 +69,6 @@ def test_an_app(mcp_recorder):
     with mcp_recorder.url(server.server.streamable_http_app(), name="app") as url:
         ask(url, *["pear"] * 9)
 """
-)
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_workers_of_xdist_record_stdio_servers_into_one_archive_and_a_gate_fails
     pytester, monkeypatch, tmp_path
 ):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    pytester.makepyfile(server=SERVER, test_server=STDIO)
+    pytester.makepyfile(server=STDIO_SERVER, test_server=STDIO)
     gate = "--mcptally-fail-on=failure_rate > 5%"
     done = pytester.runpytest_subprocess("-n2", "--mcptally-out=kept", gate)
     assert done.ret == 1

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / ".github" / "actions" / "mcptally" / "score-in-ci"
 
-GH = """#!/bin/sh
+GH = """
 # Stands for GitHub's program: lists the comments of a file, and notes what it was asked to do.
 case "$*" in
   *--paginate*) cat comments ;;
@@ -26,14 +26,17 @@ esac
 """
 
 
+def program(path, script):
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
 @pytest.fixture
 def ci(tmp_path):
     """Runs the script as a CI job does, with a `gh` that keeps comments in files."""
     programs = tmp_path / "bin"
-    programs.mkdir()
-    gh = programs / "gh"
-    gh.write_text(GH)
-    gh.chmod(gh.stat().st_mode | stat.S_IXUSR)
+    program(programs / "gh", GH)
 
     def run(traces, **settings):
         path = (
@@ -64,13 +67,18 @@ def record(folder, *, fails):
 
 
 def test_a_failed_gate_fails_the_job_and_all_reports_say_so(ci, tmp_path):
+    record(tmp_path / "before", fails=False)
     record(tmp_path / "traces", fails=True)
-    (tmp_path / "comments").write_text("")
-    done = ci("traces", MCPTALLY_FAIL_ON="failure_rate > 20%\n", MCPTALLY_PR="7")
+    (tmp_path / "comments").write_text("41\n57\n")
+    mt.score(tmp_path / "before", out=tmp_path / "base")
+    settings = {"MCPTALLY_FAIL_ON": "failure_rate > 20%\n", "MCPTALLY_WORSE": "worse"}
+    done = ci("traces", MCPTALLY_BASE="base", MCPTALLY_PR="7", **settings)
     assert done.returncode == 1, done.stderr
     out = tmp_path / "mcptally-results"
     summary = (out / "summary.md").read_text()
-    assert "FAILED shop/price: failure_rate" in summary
+    gates, compared = summary.split("### Compared with the base")
+    assert "FAILED shop/price: failure_rate" in gates
+    assert "FAILED " in compared
     assert (tmp_path / "step.md").read_text() == summary
     assert "@jo" not in summary
     assert b"<failure " in (out / "mcptally.xml").read_bytes()
@@ -79,24 +87,25 @@ def test_a_failed_gate_fails_the_job_and_all_reports_say_so(ci, tmp_path):
         "schemaVersion": 1, "label": "MCP tools", "message": "0 % of calls right", "color": "red",
     }  # fmt: skip
     assert "<html" in (out / "report.html").read_text()
+    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
+
+
+@pytest.mark.parametrize("worse", [0, 1])
+def test_a_change_for_the_worse_fails_the_job_and_a_first_run_writes_a_comment(ci, tmp_path, worse):
+    """The commands do nothing here but exit with a code."""
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "store.json").touch()
+    (tmp_path / "comments").touch()
+    program(
+        tmp_path / "bin" / "mcptally",
+        f"case $1 in compare) exit {worse} ;; query) echo '[{{}}]' ;; esac",
+    )
+    assert ci("traces", MCPTALLY_BASE="base", MCPTALLY_PR="7").returncode == worse
     assert (
         (tmp_path / "asked")
         .read_text()
         .startswith("api --silent -X POST repos/jo/shop/issues/7/comments -F body=@")
     )
-
-
-def test_a_run_updates_the_comment_of_an_earlier_one_and_a_change_for_the_worse_fails_the_job(
-    ci, tmp_path
-):
-    record(tmp_path / "before", fails=False)
-    record(tmp_path / "traces", fails=True)
-    (tmp_path / "comments").write_text("41\n57\n")
-    mt.score(tmp_path / "before", out=tmp_path / "base")
-    done = ci("traces", MCPTALLY_BASE="base", MCPTALLY_WORSE="worse", MCPTALLY_PR="7")
-    assert done.returncode == 1, done.stderr
-    assert "PATCH repos/jo/shop/issues/comments/41 " in (tmp_path / "asked").read_text()
-    assert "### Compared with the base" in (tmp_path / "step.md").read_text()
 
 
 @pytest.mark.parametrize(
