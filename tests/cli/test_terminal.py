@@ -362,7 +362,10 @@ def test_json_says_the_same_whatever_it_escapes(store: mt.Store):
     assert json.loads(done.stdout) == [{"x": ACTS}]
 
 
-FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", " =1", "\uff1d1", "\n=1"]
+FORMULAS = [
+    *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1"),
+    *("\u00a0=1", "\u3000=1", "\uff1d1"),
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS, ids=ascii)

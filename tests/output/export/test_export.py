@@ -1,7 +1,5 @@
 """Exports: what each format contains and leaves out, and what an import of it gives."""
 
-import csv
-import io
 import json
 import os
 import threading
@@ -272,45 +270,6 @@ def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
     found = spans(tmp_path / "spans.jsonl")
     assert [each.get("parentSpanId") for each in found] == [span, None, None, None]
     assert [each["traceId"] == trace for each in found] == [True, False, False, False]
-
-
-HOSTILE = [
-    *("=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", "\r=1", "\n=1"),
-    *("\uff1d1", "\u00a0=1", "\u3000=1"),
-    '=HYPERLINK("http://x","y")',
-]
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("hostile")
-    events = [opened(server="=cmd|' /C calc'!A0")]
-    for number, words in enumerate([*HOSTILE, "plain", 'quo"te,comma', "nul\x00", "a\u2028b"]):
-        events += [
-            c2s(2 * number + 1, call(number, words)),
-            s2c(2 * number + 2, text(number, words, isError=True)),
-        ]
-    write(folder / "t.jsonl", events)
-    score(folder / "t.jsonl", out=folder / "store")
-    return folder / "store"
-
-
-def test_no_cell_of_the_csv_is_a_formula(hostile, tmp_path):
-    export(hostile, to="csv", out=tmp_path / "calls.csv")
-    data = (tmp_path / "calls.csv").read_bytes().decode()
-    assert "\x00" not in data
-    table = list(csv.reader(io.StringIO(data, newline="")))
-    header, *body = table
-    assert header == rows(hostile).columns
-    assert len(body) == len(HOSTILE) + 4
-    numbers = {"certainty", "latency_ms"}
-    for row in body:
-        for name, cell in zip(header, row, strict=True):
-            assert name in numbers or cell.lstrip()[:1] not in {"=", "+", "-", "@", "\uff1d"}, name
-            assert cell[:1] not in {"\t", "\r", "\n"}
-    tools = [row[header.index("tool")] for row in body]
-    quoted = ["\ufffd=1" if words == "\r=1" else f"'{words}" for words in HOSTILE]
-    assert sorted(tools) == sorted([*quoted, "plain", 'quo"te,comma', "nul\ufffd", "a\ufffdb"])
 
 
 def test_parquet_is_the_table_itself(store, tmp_path):
