@@ -89,7 +89,7 @@ def check_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     explained = _EXPLAIN.match(query)
     select = query[explained.end() :] if explained else query
     try:
-        types = [statement.type for statement in duckdb.extract_statements(select)]
+        types = [statement.type for statement in connection.extract_statements(select)]
     except duckdb.Error as error:
         raise QueryError(sql_problem(error)) from error
     if types != [duckdb.StatementType.SELECT]:
