@@ -127,9 +127,8 @@ class _Sessions(NamedTuple):
 
 
 def _sessions(series: Series) -> _Sessions:
-    tool = np.unique(series.tool, return_inverse=True)[1]
+    tool, session = _renumbered(series.tool), _renumbered(series.session)
     rate = (np.bincount(tool, series.hits) / np.bincount(tool, series.calls))[tool]
-    session = np.unique(series.session, return_inverse=True)[1]
     calls = np.bincount(session, series.calls).astype(np.float64)
     # With several tools, sessions are ordered by the times of their calls; session numbers break
     # ties.
@@ -148,6 +147,11 @@ def _sessions(series: Series) -> _Sessions:
     share = 1 / (1 + (calls - 1) * alike)
     weight, score = share * calls, share * excess
     return _Sessions(weight, score - weight * score.sum() / weight.sum(), calls, place)
+
+
+def _renumbered(numbers: Whole) -> Whole:
+    """Number the distinct values from 0, in ascending order, and return the number for each."""
+    return np.asarray((np.cumsum(np.bincount(numbers) > 0) - 1)[numbers], np.int64)
 
 
 def _correlation(excess: Floats, known: Floats, calls: Floats, hits: Floats) -> float:
@@ -273,10 +277,8 @@ def _within_sessions(series: Series) -> _Cut | None:
     new = np.concatenate(([0], np.diff(series.at) > 0)).astype(np.int64)
     before = np.cumsum(series.calls) - series.calls
     starts = before[np.searchsorted(np.cumsum(new), np.cumsum(new))]
-    place = np.unique((starts * SLICES / series.calls.sum()).astype(np.int64), return_inverse=True)[
-        1
-    ]
-    session = np.unique(series.session, return_inverse=True)[1]
+    place = _renumbered((starts * SLICES / series.calls.sum()).astype(np.int64))
+    session = _renumbered(series.session)
     own = np.unique(session * (int(series.tool.max()) + 1) + series.tool, return_inverse=True)[1]
     rate = (np.bincount(own, series.hits) / np.bincount(own, series.calls))[own]
     shape = int(session.max()) + 1, int(place.max()) + 1
@@ -288,12 +290,12 @@ def _within_sessions(series: Series) -> _Cut | None:
         return np.asarray(sums.cumsum(1)[:, :-1], np.float64)
 
     excess = early(series.hits - rate * series.calls)
+    if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
+        return None
     calls, hits = early(series.calls), early(series.hits)
     all_calls = np.bincount(session, series.calls)[:, None]
     all_hits = np.bincount(session, series.hits)[:, None]
     spans = (calls > 0) & (calls < all_calls)
-    if not ((np.abs(excess) > EPSILON).sum(0) >= MIN_SPANNING).any():
-        return None
     # Each session's difference, scaled so that independent calls would have equal variance.
     excess = excess / np.sqrt(np.where(spans, calls * (all_calls - calls) / all_calls, np.inf))
     spread = np.sqrt((excess**2).sum(0))
@@ -314,7 +316,7 @@ def _within_sessions(series: Series) -> _Cut | None:
         # All sessions changed in the same direction. With few sessions, random signs often agree
         # too, so the share of draws is too large; use the p-value of Student's t if it is smaller.
         p_value = min(p_value, _t_tail(len(changed) + 1, seen**2) * shape[1])
-    return _Cut(best + 1, float((second - first)[best]), p_value, place.astype(np.int64))
+    return _Cut(best + 1, float((second - first)[best]), p_value, place)
 
 
 def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: int) -> float:

@@ -172,11 +172,26 @@ def change_points(
     """
     found = []
     for row in zip(*map(arrow.number_lists, (at, calls, hits, tool, session)), strict=True):
-        order = np.lexsort((row[4], row[3], row[0]))
+        if not 0 < row[2].sum() < row[1].sum():
+            found.append([])
+            continue
+        order = _chronological(row[0], row[3], row[4])
         times, counts, positive, tools, sessions = (column[order] for column in row)
         series = Series(times, counts, positive, _codes(tools), _codes(sessions))
         found.append(changes_of(series))
     return arrow.struct_list_array(found, dict.fromkeys(Change._fields, np.float64))
+
+
+def _chronological(
+    at: Floats, tool: npt.NDArray[np.uint64], session: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.intp]:
+    """Return the positions in the order of time, tool and session."""
+    order = np.argsort(at)
+    tie = np.diff(at[order]) == 0
+    tied = order[np.append(tie, False) | np.append(False, tie)]
+    tied = tied[np.lexsort((session[tied], tool[tied], at[tied]))]
+    order[np.append(tie, False) | np.append(False, tie)] = tied
+    return order
 
 
 def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> pa.Array:
