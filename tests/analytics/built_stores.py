@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from mcptally.analytics.store import Store, open_store
+from mcptally.pipeline.failure_kinds import failure_kind
 from mcptally.pipeline.usage import usage
 from mcptally.store.parts import write_part
 from mcptally.store.work_folder import Provenance, create_work_folder, publish, remove_unlisted
@@ -82,9 +83,11 @@ def build(
             name: kind for name, kind in table.schema().items() if any(name in r for r in data)
         }
         frame = pl.DataFrame(data, schema=schema) if data else pl.DataFrame()
-        write_part(work, table, "000000", frame)
         if table is Calls:
-            write_part(work, Usage, "000000", usage(Calls.frame(frame)))
+            frame = Calls.frame(frame)
+            frame = frame.with_columns(failure_kind(frame))
+            write_part(work, Usage, "000000", usage(frame))
+        write_part(work, table, "000000", frame)
     publish(folder, work, sources=[], rows={}, made=Provenance())
     remove_unlisted(folder)
     return open_store(folder)

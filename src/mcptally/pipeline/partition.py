@@ -34,6 +34,7 @@ from mcptally.messages.tool_definitions import (
     read_listings,
     tools_table,
 )
+from mcptally.pipeline.failure_kinds import failure_kind
 from mcptally.pipeline.partition_summary import PartitionSummary
 from mcptally.pipeline.scoring import ScoringRules, judge_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
@@ -268,6 +269,7 @@ def finish(
         calls = calls.drop("arguments", "response", "text")
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
     calls = _renamed(calls.with_columns(_times(_CALL_TIMES)), "id", "request_id")
+    calls = calls.hstack([failure_kind(calls)])
     return {
         Calls: Calls.frame(calls),
         SeedScores: SeedScores.frame(calls),

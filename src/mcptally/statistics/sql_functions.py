@@ -170,7 +170,7 @@ def change_points(
     A row has five lists of equal length, in any order: times, calls, hits, and hashes of the tool
     and the session.
     """
-    found = []
+    found: list[list[Change]] = []
     for row in zip(*map(arrow.number_lists, (at, calls, hits, tool, session)), strict=True):
         if not 0 < row[2].sum() < row[1].sum():
             found.append([])

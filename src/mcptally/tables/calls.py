@@ -98,6 +98,11 @@ class Calls(Table):
     hidden_certainty = Column(
         FLOAT64, "Calibrated probability that the hidden error is real.", "percent"
     )
+    failure_kind = Column(
+        STRING,
+        "What failed calls of clients have in common: hash of the server, `method`, `tool`, "
+        "`template`, `outcome`, the columns about the verdict and those about the input schema.",
+    )
 
     # The arguments
     arguments = Column(STRING, "JSON text of the arguments (of a tool or prompt).")

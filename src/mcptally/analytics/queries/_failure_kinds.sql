@@ -1,29 +1,18 @@
--- The kinds of failed calls, with the cause that `affected_calls` and `priorities` give them.
--- Of: hashes
--- Millions of failed calls are of a few thousand kinds, which nearly suffice to determine causes.
--- `hashes` is a table with the hashes of each row of `_failed_calls`.
+-- The kinds of failed calls to tools, with the cause that `affected_calls` and `priorities` give.
 WITH kinds AS MATERIALIZED (
     SELECT
-        kind_hash, any_value(server) AS server, any_value(tool) AS tool,
-        any_value(tool_hash) AS tool_hash,
-        coalesce(any_value(template), '(no text: ' || any_value(outcome) || ')') AS template,
-        any_value(fault) AS fault, any_value(reason) AS reason, any_value(certainty) AS certainty,
-        any_value(hidden_certainty) AS hidden_certainty,
-        any_value(outcome) = 'hidden_error' AS hidden,
-        CASE WHEN any_value(input_schema_state) = 'invalid'
-            THEN any_value(input_schema_error) END AS input_error,
-        CASE WHEN any_value(input_schema_state) = 'invalid'
-            THEN any_value(input_schema_path) END AS input_path,
+        failure_kind, server, tool, hash(hash(server), hash(tool)) AS tool_hash, template, fault,
+        reason, certainty, hidden_certainty, outcome = 'hidden_error' AS hidden,
+        CASE WHEN input_schema_state = 'invalid' THEN input_schema_error END AS input_error,
+        CASE WHEN input_schema_state = 'invalid' THEN input_schema_path END AS input_path,
         -- The call failed because an earlier call was denied access to the same file.
-        bool_and(rule IS NOT DISTINCT FROM 'verdict.misconfig.denied-before') AS follows,
-        coalesce(regexp_matches(
-            CASE WHEN any_value(fault) = 'upstream' THEN arg_min(error_text, call_id) END,
-            '\b(?:localhost|127\.\d+\.\d+\.\d+)\b|\[::1\]'
+        rule IS NOT DISTINCT FROM 'verdict.misconfig.denied-before' AS follows,
+        coalesce(fault = 'upstream' AND regexp_matches(
+            error_text, '\b(?:localhost|127\.\d+\.\d+\.\d+)\b|\[::1\]'
         ), false) AS is_local,
-        count(*) AS calls, min(requested_at) AS first_seen, max(requested_at) AS last_seen,
-        min(call_id) AS call_id, arg_min(error_text, call_id) AS error_text
-    FROM _failed_calls
-    GROUP BY kind_hash
+        calls, first_seen, last_seen, call_id, error_text
+    FROM _kinds_of_failures
+    WHERE method = 'tools/call' AND tool IS NOT NULL
 ),
 -- A template's message: without the tool's name, and only its end if other templates end alike.
 said AS MATERIALIZED (
@@ -61,7 +50,11 @@ alike AS MATERIALIZED (
     FROM kinds k
     JOIN said w ON w.tool_hash = k.tool_hash AND w.template = k.template
 ),
-texts AS MATERIALIZED (SELECT DISTINCT kind_hash, text_hash FROM query_table(hashes)),
+texts AS MATERIALIZED (
+    SELECT DISTINCT failure_kind, hash(error_text) AS text_hash
+    FROM calls
+    WHERE failure_kind IS NOT NULL
+),
 -- Groups in which arguments or a status distinguish calls with the same message: no text has two
 -- faults, and each fault is at least 85 % certain.
 split AS MATERIALIZED (
@@ -78,7 +71,7 @@ split AS MATERIALIZED (
         AND words NOT IN (
             SELECT words
             FROM alike
-            JOIN texts USING (kind_hash)
+            JOIN texts USING (failure_kind)
             GROUP BY words, text_hash
             HAVING count(DISTINCT fault) > 1
         )
@@ -112,7 +105,7 @@ claims AS MATERIALIZED (
     )
     JOIN (
         SELECT words, count(*) AS texts
-        FROM (SELECT DISTINCT words, fault, text_hash FROM grouped JOIN texts USING (kind_hash))
+        FROM (SELECT DISTINCT words, fault, text_hash FROM grouped JOIN texts USING (failure_kind))
         GROUP BY words
     ) USING (words)
     GROUP BY words
@@ -140,9 +133,9 @@ others AS (
 beside AS (
     SELECT words, sum(ok) AS ok_beside, sum(calls) AS calls_beside
     FROM (
-        SELECT DISTINCT words, tool_hash, session_hash
-        FROM query_table(hashes)
-        JOIN (SELECT kind_hash, words, tool_hash FROM grouped) USING (kind_hash)
+        SELECT DISTINCT words, tool_hash, hash(session) AS session_hash
+        FROM calls
+        JOIN (SELECT failure_kind, words, tool_hash FROM grouped) USING (failure_kind)
         SEMI JOIN (SELECT words FROM contradictable WHERE reason = 'misconfig_or_missing_dependency')
             USING (words)
     )
@@ -215,11 +208,12 @@ representatives AS (
         CASE WHEN kind IN ('tool_failures', 'unclear')
             AND arg_min(reason, (-calls, reason)) IS DISTINCT FROM 'removed_api'
             THEN coalesce(any_value(server_name), 'label ' || any_value(server)) END AS software,
-        arg_min(error_text, call_id) AS error_text
+        arg_min(error_text, first_call) AS error_text
     FROM (
         SELECT
             own_cause, kind, message, reason, any_value(server) AS server, sum(calls) AS calls,
-            min(call_id) AS call_id, arg_min(error_text, call_id) AS error_text
+            min((first_seen, call_id)) AS first_call,
+            arg_min(error_text, (first_seen, call_id)) AS error_text
         FROM caused
         WHERE message <> '(no text)'
             AND (kind IN ('misconfigured', 'unavailable', 'client') OR is_frequent)
@@ -270,7 +264,7 @@ common AS (
     )
 )
 SELECT
-    printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, kind_hash, kind, server, tool,
+    printf('%016x', coalesce(cause, own_cause)) AS cause, c.own_cause, failure_kind, kind, server, tool,
     tool_hash, fault, suspected, reason, certainty, uncertain, hidden, hidden_certainty, template,
     typical, follows, calls::BIGINT AS calls, first_seen, last_seen, input_error, input_path,
     CASE WHEN kind = 'unavailable' THEN _symptom(concat_ws(' ', error_text, template)) END AS symptom

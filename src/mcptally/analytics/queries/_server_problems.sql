@@ -23,7 +23,7 @@ unanswered AS (
         arg_min(call_id, (requested_at, call_id)) FILTER (reason = 'server_crash') AS call_id,
         coalesce(bool_or(method = 'tools/call' AND reason = 'server_crash'), false) AS in_call
     FROM calls
-    WHERE dir = 'c2s' AND _failed(outcome)
+    WHERE failure_kind IS NOT NULL
         AND (method = 'server/discover' OR reason = 'server_crash')
     GROUP BY recording
 )

@@ -14,17 +14,16 @@
 -- worked and, if so, whether most failed this way. For a tool's own failures and unclear ones, the
 -- servers must also report the same name. `affected` counts the problem's calls, and `repeated`
 -- those with the same tool, message and arguments.
-WITH failed AS MATERIALIZED (
-    SELECT
-        kind_hash, session_hash, text_hash, arguments_hash, requested_at, session, call_id
-    FROM _failed_calls
-),
-attributed AS MATERIALIZED (FROM _failure_kinds('failed'))
+WITH attributed AS MATERIALIZED (FROM _failure_kinds)
 SELECT
     cause, c.kind, server, tool, c.fault, c.suspected, c.reason, c.certainty, c.uncertain,
     a.hidden, c.hidden_certainty, affected, template, typical,
     count(*) OVER (PARTITION BY own_cause, tool_hash, template, arguments_hash) AS repeated,
     requested_at, session, call_id, input_error, input_path
-FROM failed
-JOIN attributed a USING (kind_hash)
+FROM (
+    SELECT failure_kind, hash(arguments) AS arguments_hash, requested_at, session, call_id
+    FROM calls
+    WHERE failure_kind IS NOT NULL
+)
+JOIN attributed a USING (failure_kind)
 JOIN _causes('attributed') c USING (cause)

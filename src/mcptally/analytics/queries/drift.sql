@@ -6,7 +6,9 @@ WITH used AS (
         server, tool, definition, count(*) AS calls,
         count(*) FILTER (_failed(outcome)) AS failed,
         count(*) FILTER (_is_tool_failure(verdict)) AS tool_failures
-    FROM calls
+    FROM calls c
+    SEMI JOIN (FROM tools WHERE previous IS NOT NULL) t
+        ON t.server IS NOT DISTINCT FROM c.server AND t.tool = c.tool
     WHERE method = 'tools/call' AND dir = 'c2s'
     GROUP BY ALL
 )

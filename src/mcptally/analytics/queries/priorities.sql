@@ -12,19 +12,13 @@
 -- outage's texts report, and `other_symptoms` whether some report something else. `call_id` is a
 -- call with the most frequent combination of tool, message and arguments. `exception` is what the
 -- server wrote to stderr while it answered that call with `message`, or when it crashed.
-WITH failed AS MATERIALIZED (
-    SELECT kind_hash, session_hash, text_hash, arguments_hash, call_id FROM _failed_calls
-),
-attributed AS MATERIALIZED (FROM _failure_kinds('failed')),
+WITH attributed AS MATERIALIZED (FROM _failure_kinds),
 tool_sessions AS MATERIALIZED (
     SELECT
-        hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash,
-        sum(calls)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
-        sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)::DOUBLE
-            AS ended,
-        min(first_call) AS started
+        hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash, ok,
+        ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended,
+        first_call AS started
     FROM usage
-    GROUP BY tool_hash, session_hash
 ),
 -- Names that are not tools: no listing has them, or nine of ten calls are refused as unknown.
 no_tools AS MATERIALIZED (
@@ -53,9 +47,23 @@ cause_tools AS MATERIALIZED (
     LEFT JOIN no_tools n USING (tool_hash)
 ),
 affected AS MATERIALIZED (
-    SELECT cause, session_hash, count(*)::DOUBLE AS y, bool_or(reason = 'server_crash') AS crashed
-    FROM failed
-    JOIN (SELECT kind_hash, cause, reason FROM attributed) USING (kind_hash)
+    SELECT
+        cause, session_hash, sum(calls)::DOUBLE AS y, bool_or(reason = 'server_crash') AS crashed
+    FROM (
+        SELECT failure_kind, hash(session) AS session_hash, count(*) AS calls
+        FROM calls
+        WHERE failure_kind IS NOT NULL
+        GROUP BY ALL
+    )
+    JOIN (SELECT failure_kind, cause, reason FROM attributed) USING (failure_kind)
+    GROUP BY cause, session_hash
+),
+cause_sessions AS MATERIALIZED (
+    SELECT
+        cause, session_hash, any_value(server) AS server, sum(ended)::DOUBLE AS ended,
+        sum(ok) AS ok, min(started) AS started
+    FROM cause_tools
+    JOIN tool_sessions USING (tool_hash)
     GROUP BY cause, session_hash
 ),
 rates AS (
@@ -63,12 +71,7 @@ rates AS (
         cause, sum(ended)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
         count(*) FILTER (y > 0) AS sessions, count(*) FILTER (crashed) AS crashes, sum(sqrt(coalesce(y, 0))) AS weighted,
         _interval(_moments(greatest(ended, coalesce(y, 0)), coalesce(y, 0))) AS share
-    FROM (
-        SELECT t.cause, s.session_hash, sum(ended) AS ended, sum(ok) AS ok
-        FROM cause_tools t
-        JOIN tool_sessions s USING (tool_hash)
-        GROUP BY t.cause, s.session_hash
-    )
+    FROM cause_sessions
     LEFT JOIN affected USING (cause, session_hash)
     GROUP BY cause
 ),
@@ -77,12 +80,12 @@ beginnings AS (
         cause, CASE WHEN count(*) = 1 OR bool_and(from_start) THEN bool_and(from_start) END
             AS from_start
     FROM (
-        SELECT t.cause, t.server, arg_min(y IS NOT NULL, (started, y IS NULL)) FILTER (started IS NOT NULL)
-            AS from_start
-        FROM cause_tools t
-        JOIN tool_sessions USING (tool_hash)
+        SELECT
+            cause, server, arg_min(y IS NOT NULL, (started, y IS NULL))
+                FILTER (started IS NOT NULL) AS from_start
+        FROM cause_sessions
         LEFT JOIN affected USING (cause, session_hash)
-        GROUP BY t.cause, t.server
+        GROUP BY cause, server
     )
     GROUP BY cause
 ),
@@ -153,7 +156,7 @@ templates AS (
 ),
 representing AS MATERIALIZED (
     SELECT
-        cause, own_cause, kind_hash, a.tool_hash, typical,
+        cause, own_cause, failure_kind, a.tool_hash, typical,
         (a.fault IS NOT DISTINCT FROM c.fault) = t.agrees AS agrees
     FROM attributed a
     JOIN templates t USING (cause, template)
@@ -168,11 +171,12 @@ examples AS (
         FROM representing r
         JOIN (
             SELECT
-                kind_hash, arguments_hash, count(*) AS calls, min(call_id) AS call_id
-            FROM failed
-            SEMI JOIN representing USING (kind_hash)
+                failure_kind, hash(arguments) AS arguments_hash, count(*) AS calls,
+                min(call_id) AS call_id
+            FROM calls
+            WHERE failure_kind IS NOT NULL
             GROUP BY ALL
-        ) USING (kind_hash)
+        ) USING (failure_kind)
     )
     WHERE agrees
     GROUP BY cause
@@ -207,22 +211,28 @@ onsets AS (
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
+-- DuckDB expects one row from a list, and thus keeps these rows, not the calls, in a hash table.
+changed_tools AS MATERIALIZED (
+    SELECT unnest(list({cause: cause, server: server, tool: tool, since: since}), recursive := true)
+    FROM onsets
+    JOIN cause_tools USING (cause)
+    WHERE since IS NOT NULL
+),
 -- Onsets that a change of clients explains: if only calls by the same client are compared (with
 -- Mantel-Haenszel weights), the rise is less than half as large, or no client has calls on both sides.
 other_clients AS (
     SELECT cause, true AS client_changed
     FROM (
         SELECT
-            o.cause, count(*) FILTER (requested_at >= since)::DOUBLE AS after,
+            cause, count(*) FILTER (requested_at >= since)::DOUBLE AS after,
             count(*) FILTER (requested_at < since)::DOUBLE AS before,
             count(*) FILTER (requested_at >= since AND _failed(outcome)) AS failed_after,
             count(*) FILTER (requested_at < since AND _failed(outcome)) AS failed_before,
             after * before / (after + before) AS weight
-        FROM onsets o
-        JOIN cause_tools t USING (cause)
+        FROM changed_tools t
         JOIN calls c ON c.server IS NOT DISTINCT FROM t.server AND c.tool = t.tool
-        WHERE since IS NOT NULL AND method = 'tools/call' AND _ended(outcome)
-        GROUP BY o.cause, c.client
+        WHERE method = 'tools/call' AND _ended(outcome)
+        GROUP BY cause, c.client
     )
     GROUP BY cause
     HAVING coalesce(
@@ -314,8 +324,8 @@ broken AS (
         SELECT
             server, tool, sum(calls) AS broken,
             arg_max(example, (calls, path)) AS message, arg_max(call_id, (calls, path)) AS call_id
-        FROM schema_violations
-        WHERE side = 'output' AND state IN ('invalid', 'missing_output')
+        FROM _schema_violations(['output'])
+        WHERE state IN ('invalid', 'missing_output')
         GROUP BY server, tool
     )
     GROUP BY server
