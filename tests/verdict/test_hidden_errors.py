@@ -252,6 +252,12 @@ def test_failures_nested_in_results_and_lists_are_found(text):
     assert found(text)
 
 
+def test_only_the_english_message_of_several_languages_is_reported():
+    text = '{"error": {"code": "NETWORK_ERROR", "message_pt": "Falhou", "message_en": "It failed"}}'
+    row = find_hidden_errors(pl.DataFrame({"text": [text]})).row(0, named=True)
+    assert row["hidden_text"] == "NETWORK_ERROR\nIt failed"
+
+
 def test_a_report_of_json_has_its_status():
     results = pl.DataFrame({"text": ['{"error": "no items", "status": 500}']})
     assert find_hidden_errors(results)["hidden_text"][0] == "no items\nstatus 500"

@@ -67,6 +67,9 @@ _STATUS_LINE: Final = (
 )
 """Matches a line `path = value` in which a member for the status has an HTTP error status."""
 
+_ENGLISH: Final = r"^\S*(?:_en|code|type) = "
+"""Matches a line whose member is in English if others are in another language, or a code."""
+
 _SECOND_LINE: Final = r"^[^\r\n]*[\r\n]+([^\r\n]*)"
 
 _TEXT_NAME: Final = '"text":'
@@ -430,8 +433,12 @@ def _apply_echo_rule(
 
 def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
     """Return the text that reports each failure: messages and status in JSON, or the whole text."""
+    lines = _Blocks.json.col.str.extract_all(_MESSAGE_LINES)
+    english = lines.list.eval(pl.element().filter(pl.element().str.contains(_ENGLISH)))
     messages = (
-        _Blocks.json.col.str.extract_all(_MESSAGE_LINES)
+        pl.when(english.list.join("").str.contains("_en = ", literal=True))
+        .then(english)
+        .otherwise(lines)
         .list.join("\n")
         .str.replace_all(r"(?m)^\S+ = \"?(.*?)\"?$", "$1")
     )
