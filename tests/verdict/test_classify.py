@@ -161,6 +161,11 @@ def test_a_failure_of_code_that_the_caller_sent_is_business():
     ) == ["business", "tool_failure"]
 
 
+def test_the_words_of_a_code_are_evidence():
+    texts = ("The request was unsuccessful (network_error)", '{"error": "NETWORK_ERROR"}')
+    assert {judged({"error_text": text})[0][0] for text in texts} == {"infrastructure"}
+
+
 def test_arguments_that_violate_the_schema_decide_a_vague_error():
     vague = {"error_text": "Error executing tool add"}
     assert verdicts_of(

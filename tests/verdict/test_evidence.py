@@ -217,7 +217,7 @@ def test_a_file_with_which_other_calls_work_is_not_damaged_by_the_caller(judged,
     assert failed["fault"] == fault
 
 
-BYTES = "'utf-8' codec can't decode byte 0x8b in position 1: invalid start byte"
+BYTES = "'utf-8' codec can't decode byte 0xe9 in position 1: invalid start byte"
 
 
 def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:

@@ -23,7 +23,7 @@ def message(text: str | None) -> str | None:
         ('{"error": {"code": -1, "message": "boom"}, "tool": "add"}', "boom"),
         ('{"results": [{"error": "gone", "id": 7}, {"error": "gone"}]}', "gone"),
         ('{"errors": ["a is missing", "b is missing"]}', "a is missing\nb is missing"),
-        ('{"error": "empty_query"}', "empty_query\nempty query"),
+        ('{"error": "empty_query"}', "empty_query"),
         ('{"status": "error", "message": "Disk is full", "data": {"n": 5', "Disk is full"),
         ('{"status": "error", "message": "Disk is', "Disk is"),
     ],

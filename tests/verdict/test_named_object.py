@@ -29,6 +29,8 @@ def source(text: str, arguments: str | None) -> str | None:
         ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
         ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),
+        ("/usr/bin/find: ‘/srv/a.txt’: No such file or directory", '{"path": "/srv/a.txt"}'),  # noqa: RUF001
+        ("No such file or directory: 'svn'", '{"command": "svn log"}'),
         (
             "time data '2026-11-02 25:00' does not match",
             '{"day": "2026-11-02", "hour": "25:00"}',
@@ -54,6 +56,8 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("No such file or directory @ rb_sysopen - stops.csv", '{"route": "A4"}'),
         ("/bin/sh: 1: wkhtmltopdf: not found", '{"format": "pdf"}'),
         ("open '/srv/app/catalog.db'", '{"word": "cat"}'),
+        ("Cannot start in '/srv/a': No such file or directory: 'lake'", '{"path": "/srv/a/B"}'),
+        ("No such file or directory: 'svn'", '{"path": "/srv/server-svn-ok"}'),
     ],
 )
 def test_any_other_object_is_the_servers(text, arguments):

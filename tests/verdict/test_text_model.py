@@ -68,19 +68,33 @@ def test_the_words_that_count_are_named_with_their_weights():
     assert no_class == no_verdict == []
 
 
+ALONE = np.ones(3, dtype=np.bool_)
+
+
 def test_disagreement_is_doubt():
     rules = np.array([[0.9, 0.05, 0.05, 0.0]] * 3)
     agreeing, even, contrary = [0.8, 0.1, 0.1], [1 / 3] * 3, [0.1, 0.1, 0.8]
-    pooled = weighing.pooled(rules, np.array([agreeing, even, contrary]), MODEL.pooled)
+    pooled = weighing.pooled(rules, np.array([agreeing, even, contrary]), MODEL.pooled, ~ALONE)
     assert pooled.sum(axis=1) == pytest.approx([1, 1, 1])
     assert pooled[0, 0] > 0.9
     assert pooled[1, 0] == pytest.approx(0.9)
     assert pooled[2, 0] < 0.65
 
 
+def test_the_model_counts_more_where_no_rule_matches_the_text():
+    rules = np.array([[0.5, 0.4, 0.1, 0.0]])
+    opinion = np.array([[0.3, 0.6, 0.1]])
+    beside, instead = (
+        weighing.pooled(rules, opinion, MODEL.pooled, alone)[0] for alone in (~ALONE[:1], ALONE[:1])
+    )
+    assert instead[1] > beside[1]
+
+
 def test_a_probability_of_ambiguous_is_that_of_the_rules():
     rules = np.array([[0.3, 0.1, 0.1, 0.5]])
-    assert weighing.pooled(rules, np.array([[0.9, 0.05, 0.05]]), MODEL.pooled)[0, 3] == 0.5
+    assert (
+        weighing.pooled(rules, np.array([[0.9, 0.05, 0.05]]), MODEL.pooled, ALONE[:1])[0, 3] == 0.5
+    )
 
 
 def test_the_same_words_get_one_verdict_however_many_calls_have_them():

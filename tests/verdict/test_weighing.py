@@ -37,7 +37,9 @@ def test_the_certainty_is_the_probability_of_the_verdict_given_that_the_call_sho
     row = judged(REFUSED)
     names, features = classify.features(pl.Series([row["evidence"]]))
     by_rules = weighing.probabilities(features, names, weighing.shipped_weights())
-    (shares,) = weighing.pooled(by_rules, *opinions(REFUSED))
+    (shares,) = weighing.pooled(
+        by_rules, *opinions(REFUSED), weighing.is_alone(features, names, classify.failure_rules())
+    )
     assert sum(shares) == pytest.approx(1)
     share_of_causes = 1 - shares[CLASSES.index("ambiguous")]
     assert row["certainty"] == pytest.approx(100 * max(shares) / share_of_causes, abs=0.05)

@@ -88,6 +88,8 @@ def test_a_validator_of_other_data_than_the_arguments_is_not_about_the_caller():
     other = verdict(field.format("teams.0.id"), {"org": "a"}, ORGANISATION)
     assert other["rule"] == "verdict.crash.foreign-model"
     assert verdict(field.format("org"), {}, ORGANISATION)["verdict"] == "business"
+    reply = field.replace("{{}}", "{{'id': 7}}").format("org")
+    assert verdict(reply, {"org": "a"}, ORGANISATION)["rule"] == "verdict.crash.foreign-model"
     nested = {"command": {"thread_id": 42}}
     found = verdict(field.format("action.thread_id"), nested, ORGANISATION)
     assert found["verdict"] == "business"

@@ -225,7 +225,9 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     words = text_model.words(masked, verdicts, model, WORDS_SHOWN)
     best = np.array([weighing.CLASSES.index(each or Verdict.AMBIGUOUS) for each in verdicts])
     by_rules = weighing.probabilities(features, names, weights)
-    shares = weighing.given_a_cause(weighing.pooled(by_rules, opinions, model.pooled), best)
+    alone = weighing.is_alone(features, names, firing)
+    pooled = weighing.pooled(by_rules, opinions, model.pooled, alone)
+    shares = weighing.given_a_cause(pooled, best)
     for number, (ids, verdict) in enumerate(
         zip(evidence.to_list(), verdicts.to_list(), strict=True)
     ):

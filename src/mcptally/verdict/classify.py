@@ -226,9 +226,11 @@ def _verdicts(
 ) -> pl.DataFrame:
     """Decide on kinds of calls; return `Verdicts` with one row per kind."""
     probability = weighing.probabilities(kinds.features, kinds.names, weights)
-    if opinions is not None:
-        probability = weighing.pooled(probability, *opinions)
     named = kinds.first_of_class < len(chosen)
+    if opinions is not None:
+        alone = weighing.is_alone(kinds.features, kinds.names, chosen)
+        probability = weighing.pooled(probability, *opinions, alone)
+        named |= alone[:, None] & weighing.convinced(opinions[0])
     best = weighing.decide(probability, named)
     every = np.arange(len(best))
     rule = kinds.first_of_class[every, best]

@@ -97,6 +97,8 @@ THIS_TOOL: Final = "this_tool"
 _IDENTIFIER: Final = r"[_\-./0-9]|[a-z][A-Z]"
 """Matches parts of a name that do not occur in ordinary words, such as `_`, digits and inner
 capitals."""
+_CODE: Final = r"(?:^|[\n(\[])([A-Za-z]+(?:_[A-Za-z]+){1,4})(?:$|[\n)\]:])"
+"""Matches a code of several words."""
 _MESSAGE_ONLY: Final = r"^ValueError:\s+"
 """Matches the exception class for rejected values, which says less about the cause than the
 message."""
@@ -118,6 +120,15 @@ def strip_wrappers(text: pl.Expr) -> pl.Expr:
     dropped too, because they contain the caller's words.
     """
     return cut(text, HEAD, TAIL).str.replace(_ALL_WRAPPERS, "").str.replace_all(_URL_REST, "$1")
+
+
+def with_words_of_code(text: pl.Expr) -> pl.Expr:
+    """Append the words of a code such as `NETWORK_ERROR`, alone in a line or in brackets.
+
+    Patterns do not treat underscores as word boundaries.
+    """
+    words = text.str.extract(_CODE, 1).str.replace_all("_", " ", literal=True)
+    return pl.concat_str(text, words, separator="\n", ignore_nulls=True)
 
 
 def without_tool_name(text: pl.Expr, tool: pl.Expr) -> pl.Expr:

@@ -240,7 +240,9 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     return (
         distinct.lazy()
         .with_columns(
-            stripped=error_text.strip_wrappers(pl.coalesce(message, reply)),
+            stripped=error_text.with_words_of_code(
+                error_text.strip_wrappers(pl.coalesce(message, reply))
+            ),
             stack_trace=trace,
             text_status=error_text.http_status(reply),
         )

@@ -17,7 +17,7 @@ MAX_ITEMS: Final = 20
 
 _MESSAGE: Final = re.compile(
     r"(?i)(?:\w+_)?(?:errors?|err|message|msg|reason|details?|description|exception|cause|failure"
-    r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description))?\Z"
+    r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description|en))?\Z"
 )
 """Matches the names of members that contain messages."""
 _CONTAINER: Final = re.compile(r"(?i)(?:data|results?|response|content|body|structuredContent)\Z")
@@ -50,10 +50,6 @@ def _messages(text: str) -> str | None:
         value = [{key: string} for key, string in members]
     found = [line for line in _strings(value, 0) if line.lower() not in _UNINFORMATIVE]
     found.sort(key=_is_name)
-    if all(map(_is_name, found)):
-        # Also add the words separately, because patterns do not treat underscores as word
-        # boundaries.
-        found += [line.replace("_", " ") for line in found]
     return "\n".join(dict.fromkeys(found)) or None
 
 

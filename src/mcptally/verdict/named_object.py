@@ -15,12 +15,18 @@ from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 
-_QUOTED: Final = r"""(?:^|[^\w'"`])['"`]([^'"`\n]*)['"`]"""
+_QUOTED: Final = r"""(?:^|[^\w'"`])['"`‘]([^'"`’\n]*)['"`’]"""  # noqa: RUF001  (GNU's quotes)
 _NO_SUCH: Final = (
     r"(?i)\b(?:no such (?:table|column|function|module|view|index)[:=]? |unknown command ['\"`])"
     r"((?-i:[\w.])+)"
+    r"|\bno such file or directory: ['\"]([^'\"\n]+)['\"]"
 )
-"""Matches an object named by SQLite or a command named by Redis; other quoted words are values."""
+"""Matches an object named by SQLite, a command named by Redis, and the file or program named by
+CPython; other quoted words are values or belong to the text around the message."""
+_PROGRAM: Final = r"^[a-z][\w+-]*$"
+"""Matches the name of a program, if an error says that there is no such file."""
+_BETWEEN_WHOLE: Final = r'[\s"/\\;|&()=:,]+'
+"""Matches what separates a program's name from other words in a command or a list of values."""
 _UNQUOTED: Final = (
     r"(?i)\bNOT NULL constraint failed: \S+\.((?-i:\w)+)|\bno enum constant \S+\.((?-i:\w)+)"
     r"|\bno such file or directory(?: @ \S+)? - (\S+)|\bhas no column named ((?-i:\w)+)"
@@ -90,6 +96,7 @@ class _Objects(StageTable):
     object = Column(pl.String, "The words of the object.")
     last_part = Column(pl.String, "The words of the last part.")
     is_plain = Column(pl.Boolean, "Whether JSON has no other way to write the object.")
+    is_program = Column(pl.Boolean, "Whether it is a missing program, which must be a whole word.")
 
 
 class _Named(_Objects):
@@ -217,10 +224,18 @@ def as_words(text: pl.Expr) -> pl.Expr:
 def _is_named(named: pl.DataFrame) -> pl.Series:
     """Return a mask of the objects in the arguments; short objects are compared word by word."""
     words = pl.col("words")
+    whole = _Named.lower.col.str.replace_all(_BETWEEN_WHOLE, " ")
     found = (
         named.lazy()
         .filter(_Named.is_in.col & ~_Named.is_long.col)
-        .select("row", "object", "last_part", words=as_words(_Named.lower.col))
+        .select(
+            "row",
+            "last_part",
+            object=pl.when("is_program")
+            .then(pl.concat_str(pl.lit(" "), "name", pl.lit(" ")))
+            .otherwise("object"),
+            words=pl.when("is_program").then(whole).otherwise(as_words(_Named.lower.col)),
+        )
         .filter(
             words.str.contains(_Objects.object.col, literal=True)
             | words.str.contains(_Objects.last_part.col, literal=True).fill_null(value=False)
@@ -249,16 +264,20 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
         texts.to_frame("whole")
         .lazy()
         .select(
-            "whole", no_such=whole.str.extract(_NO_SUCH, 1), quoted=whole.str.extract(_QUOTED, 1)
+            "whole",
+            no_such=whole.str.extract_groups(_NO_SUCH),
+            quoted=whole.str.extract(_QUOTED, 1),
         )
         .with_row_index("text")
+        .unnest("no_such", separator="_")
         .with_columns(unquoted.alias("unquoted"))
         .unnest("unquoted", separator="_")
         .select(
             "text",
             name=pl.coalesce(
-                "no_such", pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
+                "^no_such_.*$", pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
             ).str.to_lowercase(),
+            is_program=pl.col("no_such_2").str.contains(_PROGRAM).fill_null(value=False),
         )
         .drop_nulls("name")
         .with_columns(last=_Objects.name.col.str.extract(_LAST_PART, 1))

@@ -52,6 +52,8 @@ SMALLEST: Final = 1e-4
 SMALLEST_OPINION: Final = 0.02
 """Lower limit for the text model's probabilities. The model uses fewer facts than the rules and
 must not outweigh all of them."""
+ALONE: Final = 2.0
+"""Factor for the weight of the text model where a text names a cause, but no rule matches it."""
 MOST_VOTES: Final = 2.0
 """Number up to which matching rules with the same verdict and tier are counted."""
 
@@ -196,6 +198,7 @@ def pooled(
     probability: npt.NDArray[np.float64],
     opinions: text_model.Opinions,
     how: tuple[float, float, float],
+    alone: Mask,
 ) -> npt.NDArray[np.float64]:
     """Pool the rules' probabilities with the opinions of the text model.
 
@@ -205,11 +208,13 @@ def pooled(
         probability: the result of `probabilities`.
         opinions: the opinions on the same calls.
         how: `TextModel.pooled`.
+        alone: mask of the calls where the model's weight is `ALONE` times as large (`is_alone`).
     """
     weight, agreed, disagreed = how
+    weights = np.where(alone, ALONE * weight, weight)[:, None]
     causes = [CLASSES.index(each) for each in text_model.CLASSES]
     by_rules = np.maximum(probability[:, causes], SMALLEST)
-    scores = np.log(by_rules) + weight * np.log(np.maximum(opinions, SMALLEST_OPINION))
+    scores = np.log(by_rules) + weights * np.log(np.maximum(opinions, SMALLEST_OPINION))
     agree = by_rules.argmax(axis=1) == opinions.argmax(axis=1)
     agree |= opinions.max(axis=1, initial=0) == opinions.min(axis=1, initial=1)
     scores /= np.where(agree, agreed, disagreed)[:, None]
@@ -220,15 +225,35 @@ def pooled(
     return found
 
 
+def is_alone(
+    features: Features, feature_names: Sequence[str], ruleset: Sequence[VerdictRule]
+) -> Mask:
+    """Return a mask of the kinds whose text names a cause, but no rule matches it."""
+    found: Mask = features[:, feature_names.index(NO_TEXT_RULE)] > 0
+    for rule in ruleset:
+        if tier(rule) is None and rule.verdict == Verdict.AMBIGUOUS:
+            found &= features[:, feature_names.index(rule.id)] == 0
+    return found
+
+
+def convinced(opinions: text_model.Opinions) -> Mask:
+    """Return, for each row of `opinions` and each class, whether the text model is convinced."""
+    found = np.zeros((len(opinions), len(CLASSES)), dtype=np.bool_)
+    causes = [CLASSES.index(each) for each in text_model.CLASSES]
+    found[:, causes] = opinions >= CONVINCING
+    return found
+
+
 def decide(probability: npt.NDArray[np.float64], named: Mask) -> npt.NDArray[np.int64]:
     """Choose a class for each row of `probability`, and return the indexes of these classes.
 
     The chosen class is the most probable class, or `ambiguous` if the most probable class is not
-    convincing or no matching rule has this verdict: a class's general frequency is not evidence.
+    convincing or not named: a class's general frequency is not evidence.
 
     Args:
         probability: the probabilities.
-        named: for each row and class, whether a matching rule has this verdict.
+        named: for each row and class, whether a matching rule has this verdict, or the text model
+            is convinced of it and no rule matches the text.
     """
     best: npt.NDArray[np.int64] = probability.argmax(axis=1)
     convincing = probability.max(axis=1, initial=0.0) >= CONVINCING

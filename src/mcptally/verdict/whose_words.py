@@ -49,6 +49,8 @@ _FIELD: Final = (
     r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
 )
 """Matches the path of the first field about which a validator complains."""
+_INPUT: Final = r"input_value=\{['\"]?([^'\":}]*)"
+"""Matches the first key of the object that pydantic rejects; empty if the object is empty."""
 _ASKED: Final = (
     r"(?i)\b((?-i:[A-Za-z])[\w-]+)['\"`]?(?: (?:parameter|argument|field))?"
     r"(?:(?:,| and|, and) ['\"`]?[\w-]+['\"`]?)* "
@@ -166,22 +168,29 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
 
 
 def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
-    """Return a mask of calls whose texts complain about a field that the call does not have.
+    """Return a mask of calls whose texts complain about data that is not the arguments.
 
-    Neither the arguments nor the input schema contain the field.
+    Neither the arguments nor the input schema contain the field that the text names, or the first
+    key of the object that the validator rejects is not in the arguments. If the object is empty,
+    the schema may be unknown.
 
     Args:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    columns = [Judged.arguments.name, Definitions.input_schema.name]
-    quoting = _quoting(_extracted(texts, calls, _FIELD), calls, columns)
+    quoting = _quoting(_extracted(texts, calls, _FIELD), calls, [Judged.arguments.name])
+    rejected = _quoting(_extracted(texts, calls, _INPUT), calls, [Judged.arguments.name])
     word = _Quoting.word.col
+    empty = rejected.filter(word == "").get_column(_Quoting.row.name)
+    has_schema = Definitions.input_schema.col.is_not_null()
     key = pl.concat_str(pl.lit('"'), word, pl.lit('"'))
-    known = pl.concat_str(Judged.arguments.col, Definitions.input_schema.col).str.to_lowercase()
+    known = pl.concat_str(
+        Judged.arguments.col, Definitions.input_schema.col, ignore_nulls=True
+    ).str.to_lowercase()
     is_known = known.str.contains(key, literal=True) | word.is_in(_ENVELOPE)
     found = (
         quoting.lazy()
+        .filter(has_schema | _Quoting.row.col.is_in(empty.implode()))
         .with_columns(word=word.str.extract_all(_NAME))
         .explode("word", empty_as_null=False)
         .drop_nulls("word")
@@ -189,7 +198,9 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         .agg(foreign=(~is_known).all())
         .filter("foreign")
     )
-    return _mask(found, calls.height)
+    given = Judged.arguments.col.str.to_lowercase().str.contains(word, literal=True)
+    other = rejected.lazy().filter(~given, ~word.is_in(_ENVELOPE))
+    return _mask(found, calls.height) | _mask(other, calls.height)
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
