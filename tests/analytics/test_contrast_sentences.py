@@ -6,7 +6,8 @@ from mcptally.analytics.contrasts import by_group, fact, of_problem, repetition,
 
 
 def row(aspect, path, test, value, *, absent=False):
-    return {"aspect": aspect, "path": path, "test": test, "value": value, "absent": absent}
+    about = {"aspect": aspect, "path": path, "test": test, "value": value, "absent": absent}
+    return about | {"other_values": None}
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,18 @@ def row(aspect, path, test, value, *, absent=False):
 )
 def test_a_fact_is_worded(found, words):
     assert fact(found) == words
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["y"], "`a` is 'x' or 'y'"),
+        (["y", "z"], "`a` is 'x', 'y' or 'z'"),
+        (["y", "z", "w"], "`a` is 'x', 'y' or one of 2 other values"),
+    ],
+)
+def test_several_values_are_worded(values, words):
+    assert fact(row("argument", "a", "equals", "x") | {"other_values": values}) == words
 
 
 @pytest.mark.parametrize("path", ["password", "login.password", "logins[].api_key"])

@@ -240,6 +240,21 @@ QUOTED = SERVERS.add(
 )
 
 
+SEVERAL = case(
+    [{"zone": f"{kind}{n}", "n": n} for kind in ("bad", "good") for n in range(5)],
+    lambda a, _: a["zone"].startswith("bad"),
+    sessions=16,
+)
+
+
+def test_several_values_that_together_separate_failing_calls_are_named_together(answers):
+    [row] = answers.of(SEVERAL, "contrasts")
+    assert (row["aspect"], row["path"], row["test"]) == ("argument", "zone", "equals")
+    assert {row["value"], *row["other_values"]} == {f"bad{n}" for n in range(5)}
+    assert (row["failed_with"], row["calls_with"], row["failed_without"]) == (80, 80, 0)
+    assert row["calls_without"] == 80
+
+
 def test_calls_with_arguments_too_large_to_be_read_are_not_counted(answers):
     [row] = answers.of(LARGE, "contrasts")
     assert fact(row)[:2] == ("argument", "n")

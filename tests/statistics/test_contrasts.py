@@ -86,6 +86,30 @@ def test_a_fact_that_holds_for_few_repetitions_of_each_call_counts_little():
     assert (found.fact, round(found.effect, 6)) == (FACTS, 0.9)
 
 
+def with_values(fails, seed=0):
+    """A tool's calls in 12 sessions whose argument has one of 12 values; facts are the values."""
+    random = np.random.default_rng(seed)
+    session = np.repeat(np.arange(12), 30)
+    value = random.integers(0, 12, len(session))
+    group = fails(value, random).astype(np.uint64)
+    paths = {"value_fact": np.arange(12), "value_path": np.full(12, 9, np.uint64)}
+    return Calls(group, session, np.arange(len(session)), value)._replace(**paths)
+
+
+def test_values_that_only_together_separate_the_calls_are_found_together():
+    found = only(with_values(lambda value, _: value < 5))
+    assert (found.one_of, found.effect, found.fact < 5) == (True, 1, True)
+
+
+def test_of_tools_that_fail_by_chance_at_most_one_in_twenty_gets_a_set_of_values():
+    found = [only(with_values(flaky_values, seed)) for seed in range(200)]
+    assert sum(contrast.fact >= 0 for contrast in found) <= 10
+
+
+def flaky_values(value, random):
+    return random.random(len(value)) < 0.4
+
+
 def test_calls_whose_arguments_are_not_known_do_not_count_as_lacking_a_fact():
     calls = simulated(lambda _, session, __: session % 2 == 0)
     unread = np.flatnonzero(calls.group == 1)

@@ -124,7 +124,7 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
     if absent:
         old, new = next(pair for pair in _NEGATIONS if what.startswith(pair[0]))
         what = new + what.removeprefix(old)
-    return f"{about} {what}"
+    return f"{about} {what}{'' if prefix else _or_others(path, row['other_values'] or [])}"
 
 
 def _a(noun: str) -> str:
@@ -162,6 +162,14 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
         f"otherwise {row['failed_without'] or 0:,} of {row['calls_without'] or 0:,}"
         f"{' (in a sample of the sessions)' if row['sampled'] else ''}"
     )
+
+
+def _or_others(path: str, values: Sequence[str]) -> str:
+    """Return the end of "`a` is 'x', 'y' or one of 3 other values"."""
+    named = [_masked(path, value) for value in values[: 1 if len(values) > 2 else 2]]
+    if more := len(values) - len(named):
+        named.append(f"one of {more:,} other values")
+    return "".join([*(f", {each}" for each in named[:-1]), *(f" or {each}" for each in named[-1:])])
 
 
 Contrasts = Mapping[tuple[str | None, ...], Mapping[str, Any]]

@@ -65,6 +65,10 @@ class Calls(NamedTuple):
     """For each pair of a group and a fact that its error message names, the group."""
     named_fact: Integers = np.empty(0, np.int64)
     """For each such pair, the number of the fact."""
+    value_fact: Integers = np.empty(0, np.int64)
+    """The facts that an argument has a certain value."""
+    value_path: Hashes = np.empty(0, np.uint64)
+    """For each such fact, the hash of the argument's path."""
 
 
 class Contrast(NamedTuple):
@@ -80,6 +84,8 @@ class Contrast(NamedTuple):
     other_absent: bool = False
     effect: float = 0.0
     """Share of the failing calls with the fact, minus share of the working calls with the fact."""
+    one_of: bool = False
+    """Whether the argument's value is the fact's, or another one that no working call has."""
     p_value: float = 1.0
     """Probability that, by chance, the best of all facts separates at least as well."""
 
@@ -104,6 +110,7 @@ def strongest(calls: Calls) -> list[Contrast]:
     found = []
     groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
     failing = filled[calls.group != 0].sum(0)
+    values = filled[:, np.searchsorted(facts, calls.value_fact)]
     for group, count in zip(groups, counts, strict=True):
         if count < MIN_CALLS:
             continue
@@ -112,7 +119,12 @@ def strongest(calls: Calls) -> list[Contrast]:
         named[np.searchsorted(facts, calls.named_fact[calls.named_group == group])] = True
         elsewhere = (failing - filled[own].sum(0)) / max(counts.sum() - count, 1)
         about = _Facts(facts, named, elsewhere.astype(np.float64))
-        found.append(_contrast(int(group), _table(calls, holds, about, np.append(own, worked))))
+        rows = np.append(own, worked)
+        contrast = _contrast(int(group), _table(calls, holds, about, rows))
+        is_value = contrast.fact < 0 or bool(np.isin(contrast.fact, calls.value_fact))
+        if is_value and contrast.effect < CLEAR_EFFECT and contrast.other < 0:
+            contrast = _one_of(contrast, calls, values, rows)
+        found.append(contrast)
     return found
 
 
@@ -324,4 +336,56 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
         )
     return single._replace(
         other=int(table.about.number[place]), other_absent=absent, effect=float(effect)
+    )
+
+
+def _one_of(
+    single: Contrast, calls: Calls, values: npt.NDArray[np.float32], rows: Integers
+) -> Contrast:
+    """Return a contrast of several values of one argument, if it separates markedly better.
+
+    The values are those that failing calls have repeatedly and working calls never. They are chosen
+    on half of the sessions, and must separate the calls of the other half. Of several arguments,
+    the one is chosen whose values are rarest in calls that fail otherwise.
+
+    Args:
+        single: the contrast of one fact, or of none, which is returned if no set of values helps.
+        calls: the calls and facts.
+        values: a matrix with one row per call and one column per value.
+        rows: the indices of the group's calls, and of the calls that worked.
+    """
+    rows = rows[np.argsort(calls.session[rows], kind="stable")]
+    holds, failed = values[rows], (calls.group[rows] != 0).astype(np.float64)
+    session = np.unique(calls.session[rows], return_inverse=True)[1]
+    rest = (session if session[-1] else np.arange(len(rows))) % 2 == 1
+    half = ~rest
+    if min(failed[rest].sum(), (1 - failed[rest]).sum()) < MIN_SUPPORT:
+        return single
+    chosen = (failed[half] @ holds[half] >= 2) & ((1 - failed[half]) @ holds[half] == 0)
+    paths = np.unique(calls.value_path[chosen])
+    if not len(paths):
+        return single
+    sets = [np.flatnonzero(chosen & (calls.value_path == path)) for path in paths]
+    columns = [holds[rest][:, each].max(1) for each in sets]
+    about = _Facts(np.arange(len(sets)), np.zeros(len(sets), np.bool_), np.zeros(len(sets)))
+    of_rest = np.unique(session[rest], return_inverse=True)[1]
+    table = _Table(failed[rest], of_rest, np.array(columns, np.float64).T, about)
+    p_values, effects = _p_values(table), _effects(table.failed, table.holds)
+    others = np.flatnonzero((calls.group != 0) & (calls.group != single.group))
+    elsewhere = [values[np.ix_(others, each)].max(1).sum() / max(len(others), 1) for each in sets]
+    usable = (p_values <= LEVEL) & (effects >= MIN_EFFECT)
+    best = int(np.argmax(np.where(usable, effects - elsewhere, -2)))
+    counts = failed @ holds
+    members = (counts >= 2) & ((1 - failed) @ holds == 0) & (calls.value_path == paths[best])
+    if not usable[best] or members.sum() < 2:
+        return single
+    effect = float(failed @ holds[:, members].max(1) / failed.sum())
+    if effect < single.effect + GAIN:
+        return single
+    return Contrast(
+        single.group,
+        int(calls.value_fact[np.argmax(np.where(members, counts, 0))]),
+        effect=effect,
+        one_of=True,
+        p_value=float(p_values[best]),
     )

@@ -30,11 +30,11 @@ _CHANGES: Final = "STRUCT(" + ", ".join(f'"{name}" DOUBLE' for name in Change._f
 
 _CONTRASTS_TAKES: Final = (
     *("UBIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]"),
-    *("DOUBLE[]", "BIGINT[]", "UBIGINT[]", "BIGINT[]"),
+    *("DOUBLE[]", "BIGINT[]", "UBIGINT[]", "BIGINT[]", "BIGINT[]", "UBIGINT[]"),
 )
 _CONTRASTS: Final = (
     "STRUCT(class_hash UBIGINT, fact BIGINT, absent BOOLEAN, other BIGINT, other_absent BOOLEAN, "
-    "effect DOUBLE, p_value DOUBLE)[]"
+    "effect DOUBLE, one_of BOOLEAN, p_value DOUBLE)[]"
 )
 _CONTRAST_KINDS: Final = {
     "class_hash": np.uint64,
@@ -43,6 +43,7 @@ _CONTRAST_KINDS: Final = {
     "other": np.int64,
     "other_absent": np.bool_,
     "effect": np.float64,
+    "one_of": np.bool_,
     "p_value": np.float64,
 }
 
@@ -223,13 +224,16 @@ def contrasts(
     unread: pa.ChunkedArray,
     named_groups: pa.ChunkedArray,
     named_facts: pa.ChunkedArray,
+    value_facts: pa.ChunkedArray,
+    value_paths: pa.ChunkedArray,
 ) -> pa.Array:
     """Return, for each row, a list with the strongest contrast of each group of a tool's failures.
 
     The lists of a row are the fields of `statistics.contrasts.Calls`, with hashes of sessions.
     """
     of_pairs = (pair_calls, pair_facts, pair_shares)
-    columns = (groups, sessions, *of_pairs, unread, named_groups, named_facts)
+    of_facts = (named_groups, named_facts, value_facts, value_paths)
+    columns = (groups, sessions, *of_pairs, unread, *of_facts)
     found = []
     for row in zip(*map(arrow.number_lists, columns), strict=True):
         calls = contrast_search.Calls(*row)

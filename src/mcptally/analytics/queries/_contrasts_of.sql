@@ -229,7 +229,8 @@ separated AS MATERIALIZED (
         tool_hash,
         unnest(contrasts(
             classes, sessions, pair_units, pair_facts, pair_shares, unread,
-            coalesce(named_classes, []), coalesce(named_facts, [])
+            coalesce(named_classes, []), coalesce(named_facts, []),
+            coalesce(value_facts, []), coalesce(value_paths, [])
         ), recursive := true)
     FROM (
         SELECT
@@ -250,6 +251,29 @@ separated AS MATERIALIZED (
         FROM named
         GROUP BY tool_hash
     ) USING (tool_hash)
+    LEFT JOIN (
+        SELECT
+            tool_hash, list(fact ORDER BY fact) AS value_facts,
+            list(hash(path) ORDER BY fact) AS value_paths
+        FROM numbered
+        WHERE aspect = 'argument' AND test = 'equals'
+        GROUP BY tool_hash
+    ) USING (tool_hash)
+),
+-- The values of an argument that calls of a group have repeatedly and working calls never.
+value_sets AS MATERIALIZED (
+    SELECT
+        s.tool_hash, s.class_hash, n.fact, n.value, n.fact <> s.fact AS is_other,
+        bool_or(is_masked(n.path, n.value)) AS is_masked
+    FROM separated s
+    JOIN numbered found ON found.tool_hash = s.tool_hash AND found.fact = s.fact
+    JOIN numbered n ON n.tool_hash = s.tool_hash AND n.path = found.path AND n.test = 'equals'
+        AND n.aspect = 'argument'
+    JOIN pairs p ON p.tool_hash = n.tool_hash AND p.fact = n.fact
+    JOIN units u ON u.tool_hash = p.tool_hash AND u.unit = p.unit
+    WHERE s.one_of AND u.class_hash IN (0, s.class_hash)
+    GROUP BY s.tool_hash, s.class_hash, n.fact, n.value, is_other
+    HAVING count(*) FILTER (u.class_hash <> 0) >= 2 AND count(*) FILTER (u.class_hash = 0) = 0
 ),
 -- The facts that were found, except facts whose value would be masked.
 reported AS MATERIALIZED (
@@ -259,15 +283,25 @@ reported AS MATERIALIZED (
     FROM numbered n
     SEMI JOIN (
         SELECT tool_hash, fact FROM separated UNION SELECT tool_hash, other FROM separated
+        UNION SELECT tool_hash, fact FROM value_sets
     ) USING (tool_hash, fact)
 ),
 found AS MATERIALIZED (
     SELECT
-        s.* EXCLUDE (fact, other), coalesce(a.is_masked, false) OR coalesce(b.is_masked, false) AS masked,
+        s.* EXCLUDE (fact, other), v.other_values,
+        coalesce(a.is_masked, false) OR coalesce(b.is_masked, false) OR coalesce(v.is_masked, false)
+            AS masked,
         if(masked, NULL, a) AS a, if(masked, NULL, b) AS b
     FROM separated s
     LEFT JOIN reported a ON a.tool_hash = s.tool_hash AND a.fact = s.fact
     LEFT JOIN reported b ON b.tool_hash = s.tool_hash AND b.fact = s.other
+    LEFT JOIN (
+        SELECT
+            tool_hash, class_hash, bool_or(is_masked) AS is_masked,
+            list(value ORDER BY fact) FILTER (is_other) AS other_values
+        FROM value_sets
+        GROUP BY tool_hash, class_hash
+    ) v ON v.tool_hash = s.tool_hash AND v.class_hash = s.class_hash
 ),
 -- The facts are counted in all calls to the tool, not only in the calls that were compared.
 all_documents AS (
@@ -276,7 +310,7 @@ all_documents AS (
     SEMI JOIN (FROM reported WHERE aspect = 'argument') USING (tool_hash)
     GROUP BY tool_hash, arguments_hash
 ),
-holding AS (
+holding AS MATERIALIZED (
     SELECT DISTINCT r.tool_hash, r.fact, v.arguments_hash AS key
     FROM reported r
     JOIN _argument_values('all_documents') v ON v.tool_hash = r.tool_hash AND v.path = r.path
@@ -290,6 +324,11 @@ holding AS (
         r.aspect = 'time', c.requested_at >= TRY_CAST(r.value || '+00' AS TIMESTAMPTZ),
         list_contains(c.facts, r.words)
             AND c.paths[list_position(c.facts, r.words)] IS NOT DISTINCT FROM r.path)
+),
+holding_sets AS (
+    SELECT DISTINCT s.tool_hash, s.class_hash, h.key
+    FROM value_sets s
+    JOIN holding h USING (tool_hash, fact)
 ),
 counted_calls AS (
     SELECT tool_hash, class_hash, session_hash, arguments_hash, unread, hash(call_id) AS call_hash, 1 AS n
@@ -311,12 +350,14 @@ held AS (
         SELECT
             f.tool_hash, f.class_hash, c.session_hash, c.n,
             c.class_hash = f.class_hash AS is_failed, c.class_hash = 0 AS is_ok,
-            (a.key IS NOT NULL) <> f.absent
+            (a.key IS NOT NULL OR s.key IS NOT NULL) <> f.absent
                 AND (f.b.fact IS NULL OR (b.key IS NOT NULL) <> f.other_absent) AS holds
         FROM found f
         JOIN counted_calls c ON c.tool_hash = f.tool_hash
         LEFT JOIN holding a ON a.tool_hash = f.tool_hash AND a.fact = f.a.fact
             AND a.key = if(f.a.aspect = 'argument', c.arguments_hash, c.call_hash)
+        LEFT JOIN holding_sets s ON s.tool_hash = f.tool_hash AND s.class_hash = f.class_hash
+            AND s.key = c.arguments_hash
         LEFT JOIN holding b ON b.tool_hash = f.tool_hash AND b.fact = f.b.fact
             AND b.key = if(f.b.aspect = 'argument', c.arguments_hash, c.call_hash)
         WHERE f.a.fact IS NOT NULL
@@ -352,6 +393,7 @@ SELECT
     f.a.aspect, f.a.path, f.a.test, f.a.value, if(f.a.fact IS NULL, NULL, f.absent) AS absent,
     f.b.aspect AS and_aspect, f.b.path AS and_path, f.b.test AS and_test, f.b.value AS and_value,
     if(f.b.fact IS NULL, NULL, f.other_absent) AS and_absent,
+    if(f.a.fact IS NULL, NULL, f.other_values) AS other_values,
     failed_with, calls_with, worked_with, with_it.low AS share_with_low, with_it.high AS share_with_high,
     failed_without, calls_without, without_it.low AS share_without_low,
     without_it.high AS share_without_high, sessions_with,

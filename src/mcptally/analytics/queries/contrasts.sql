@@ -3,7 +3,8 @@
 -- None: No tool has enough failed and enough successful calls to compare.
 -- One row per group of failures (server, tool, template and verdict) with at least five distinct
 -- failing calls, of a tool with at least five distinct calls that worked. `test` is null if no fact
--- separates them. `calls_with` and `calls_without` count the ended calls to the tool for which the
+-- separates them. If several values of an argument do together, `other_values` lists those besides
+-- `value`. `calls_with` and `calls_without` count the ended calls to the tool for which the
 -- fact does and does not hold; `failed_with` and `failed_without` count the group's calls among
 -- them, and `worked_with` the calls that worked. Their share is at least twice as large if the fact holds. For the test
 -- (`statistics.contrasts`), calls with equal arguments in a session count once, and at most 300
