@@ -101,6 +101,12 @@ def test_values_that_only_together_separate_the_calls_are_found_together():
     assert (found.one_of, found.effect, found.fact < 5) == (True, 1, True)
 
 
+def test_that_an_argument_does_not_have_a_value_is_no_cause():
+    values = with_values(lambda value, _: value != 3)
+    assert only(values).fact != 3
+    assert only(values._replace(value_fact=np.empty(0, np.int64))).fact == 3
+
+
 def test_of_tools_that_fail_by_chance_at_most_one_in_twenty_gets_a_set_of_values():
     found = [only(with_values(flaky_values, seed)) for seed in range(200)]
     assert sum(contrast.fact >= 0 for contrast in found) <= 10

@@ -66,9 +66,10 @@ class Calls(NamedTuple):
     named_fact: Integers = np.empty(0, np.int64)
     """For each such pair, the number of the fact."""
     value_fact: Integers = np.empty(0, np.int64)
-    """The facts that an argument has a certain value."""
+    """The facts that an argument has a certain value, or ends in a certain text. That it has not is
+    no cause, because other values do not fail for that reason."""
     value_path: Hashes = np.empty(0, np.uint64)
-    """For each such fact, the hash of the argument's path."""
+    """For each such fact, a hash of the argument's path and of the kind of fact."""
 
 
 class Contrast(NamedTuple):
@@ -110,7 +111,9 @@ def strongest(calls: Calls) -> list[Contrast]:
     found = []
     groups, counts = np.unique(calls.group[calls.group != 0], return_counts=True)
     failing = filled[calls.group != 0].sum(0)
-    values = filled[:, np.searchsorted(facts, calls.value_fact)]
+    is_value = np.zeros(len(facts), np.bool_)
+    is_value[of_values := np.searchsorted(facts, calls.value_fact)] = True
+    values = filled[:, of_values]
     for group, count in zip(groups, counts, strict=True):
         if count < MIN_CALLS:
             continue
@@ -118,11 +121,11 @@ def strongest(calls: Calls) -> list[Contrast]:
         named = np.zeros(len(facts), np.bool_)
         named[np.searchsorted(facts, calls.named_fact[calls.named_group == group])] = True
         elsewhere = (failing - filled[own].sum(0)) / max(counts.sum() - count, 1)
-        about = _Facts(facts, named, elsewhere.astype(np.float64))
+        about = _Facts(facts, named, is_value, elsewhere.astype(np.float64))
         rows = np.append(own, worked)
         contrast = _contrast(int(group), _table(calls, holds, about, rows))
-        is_value = contrast.fact < 0 or bool(np.isin(contrast.fact, calls.value_fact))
-        if is_value and contrast.effect < CLEAR_EFFECT and contrast.other < 0:
+        one_value = contrast.fact < 0 or bool(np.isin(contrast.fact, calls.value_fact))
+        if one_value and contrast.effect < CLEAR_EFFECT and contrast.other < 0:
             contrast = _one_of(contrast, calls, values, rows)
         found.append(contrast)
     return found
@@ -134,12 +137,15 @@ class _Facts(NamedTuple):
     number: Integers
     named: npt.NDArray[np.bool_]
     """Whether the group's error message names the fact."""
+    is_value: npt.NDArray[np.bool_]
+    """Whether the fact is in `Calls.value_fact`."""
     elsewhere: Floats
     """Share of the calls that fail otherwise for which the fact is true or, if the group's calls
     lack it more often than working calls, is not true."""
 
     def chosen(self, columns: npt.NDArray[Any]) -> "_Facts":
-        return _Facts(self.number[columns], self.named[columns], self.elsewhere[columns])
+        named, is_value = self.named[columns], self.is_value[columns]
+        return _Facts(self.number[columns], named, is_value, self.elsewhere[columns])
 
 
 class _Table(NamedTuple):
@@ -181,7 +187,8 @@ def _table(calls: Calls, holds: npt.NDArray[np.float32], about: _Facts, rows: In
     about = about._replace(elsewhere=elsewhere)
     # Merge facts that hold for the same calls.
     keys = np.random.default_rng(SEED).random(len(rows)) @ columns
-    order = np.lexsort((about.number, about.elsewhere, ~about.named))
+    unusable = about.is_value & lacking
+    order = np.lexsort((about.number, about.elsewhere, ~about.named, unusable))
     first = np.sort(order[np.unique(keys[order], return_index=True)[1]])
     session = np.unique(calls.session[rows], return_inverse=True)[1]
     return _Table(failed, session, columns[:, first], about.chosen(first))
@@ -196,6 +203,7 @@ def _contrast(group: int, table: _Table) -> Contrast:
         return none
     p_values = _p_values(table)
     usable = (np.abs(effects) >= MIN_EFFECT) & (p_values <= LEVEL)
+    usable &= (effects > 0) | ~table.about.is_value
     if not usable.any():
         return none
     own = usable & (table.about.number < AROUND)
@@ -317,6 +325,7 @@ def _conjunction(single: Contrast, chosen: int, table: _Table) -> Contrast:
     for absent in (False, True):
         both = one[:, None] * (1 - table.holds if absent else table.holds)
         gains = _effects(table.failed[half], both[half]) - base
+        gains[table.about.is_value & absent] = 0
         place = int(np.argmax(gains))
         if gains[place] > best[0] and place < facts:
             best = (float(gains[place]), place, absent)
@@ -362,19 +371,22 @@ def _one_of(
     if min(failed[rest].sum(), (1 - failed[rest]).sum()) < MIN_SUPPORT:
         return single
     chosen = (failed[half] @ holds[half] >= 2) & ((1 - failed[half]) @ holds[half] == 0)
-    paths = np.unique(calls.value_path[chosen])
-    if not len(paths):
+    if not chosen.any():
         return single
+    of_chosen = calls.value_path[chosen]
+    paths = of_chosen[np.sort(np.unique(of_chosen, return_index=True)[1])]
     sets = [np.flatnonzero(chosen & (calls.value_path == path)) for path in paths]
     columns = [holds[rest][:, each].max(1) for each in sets]
-    about = _Facts(np.arange(len(sets)), np.zeros(len(sets), np.bool_), np.zeros(len(sets)))
+    no = np.zeros(len(sets), np.bool_)
+    about = _Facts(np.arange(len(sets)), no, no, np.zeros(len(sets)))
     of_rest = np.unique(session[rest], return_inverse=True)[1]
     table = _Table(failed[rest], of_rest, np.array(columns, np.float64).T, about)
     p_values, effects = _p_values(table), _effects(table.failed, table.holds)
     others = np.flatnonzero((calls.group != 0) & (calls.group != single.group))
     elsewhere = [values[np.ix_(others, each)].max(1).sum() / max(len(others), 1) for each in sets]
     usable = (p_values <= LEVEL) & (effects >= MIN_EFFECT)
-    best = int(np.argmax(np.where(usable, effects - elsewhere, -2)))
+    ranks = np.where(usable, effects - elsewhere, -2)
+    best = int(np.argmax(ranks >= ranks.max() - NEAR))
     counts = failed @ holds
     members = (counts >= 2) & ((1 - failed) @ holds == 0) & (calls.value_path == paths[best])
     if not usable[best] or members.sum() < 2:

@@ -254,9 +254,9 @@ separated AS MATERIALIZED (
     LEFT JOIN (
         SELECT
             tool_hash, list(fact ORDER BY fact) AS value_facts,
-            list(hash(path) ORDER BY fact) AS value_paths
+            list(hash(path, test) ORDER BY fact) AS value_paths
         FROM numbered
-        WHERE aspect = 'argument' AND test = 'equals'
+        WHERE aspect = 'argument' AND test IN ('equals', 'ends')
         GROUP BY tool_hash
     ) USING (tool_hash)
 ),
@@ -267,7 +267,7 @@ value_sets AS MATERIALIZED (
         bool_or(is_masked(n.path, n.value)) AS is_masked
     FROM separated s
     JOIN numbered found ON found.tool_hash = s.tool_hash AND found.fact = s.fact
-    JOIN numbered n ON n.tool_hash = s.tool_hash AND n.path = found.path AND n.test = 'equals'
+    JOIN numbered n ON n.tool_hash = s.tool_hash AND n.path = found.path AND n.test = found.test
         AND n.aspect = 'argument'
     JOIN pairs p ON p.tool_hash = n.tool_hash AND p.fact = n.fact
     JOIN units u ON u.tool_hash = p.tool_hash AND u.unit = p.unit
