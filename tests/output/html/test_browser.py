@@ -264,6 +264,19 @@ def test_an_address_of_a_row_shows_the_row_whatever_the_table_shows(open_page, p
     assert row.locator("a.here").get_attribute("href") == f"#{anchor}"
 
 
+def test_an_address_of_a_row_in_a_section_that_is_not_drawn_leads_to_the_row(open_page):
+    page, _ = open_page("large", viewport={"width": 1280, "height": 300})
+    page.evaluate(
+        """document.querySelectorAll('main > section').forEach((one, number) => {
+            one.style.containIntrinsicSize = '1px'; if (!number) one.style.minHeight = '50000px';
+        })"""
+    )
+    anchor = page.locator("#t-tools tbody tr").last.get_attribute("id")
+    page.evaluate("anchor => { location.hash = anchor }", anchor)
+    top = "document.getElementById(id).getBoundingClientRect().top"
+    page.wait_for_function(f"id => {top} >= 0 && {top} < innerHeight", arg=anchor)
+
+
 @pytest.mark.parametrize("javascript", [True, False])
 def test_the_address_of_a_call_opens_it(open_page, pages, javascript):
     page, _ = open_page("large", java_script_enabled=javascript)
