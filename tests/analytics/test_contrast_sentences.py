@@ -135,7 +135,7 @@ def test_what_failing_calls_share_is_worded(found, words):
 def test_the_contrast_of_a_problem_is_that_of_its_example():
     found = by_group([group(**EMPTY), group(**PRICED, verdict="infrastructure")])
     problem = {"servers": ["s"], "tools": ["t"], "template": "x", "verdict": "tool_failure"}
-    counts = "40 of 40 calls fail with a message like the example's; otherwise 0 of 9"
+    counts = "40 of 40 calls fail with the example's message; otherwise 0 of 9"
     assert of_problem(problem, found) == f"when `zone` is empty: {counts}"
     assert of_problem(problem | {"verdict": "business"}, found) is None
     several = problem | {"servers": ["r", "s"], "tools": ["u", "t"]}

@@ -573,10 +573,11 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
     rows += [call(n, "u", **REJECTED) for n in range(2, 9) for _ in range(9)]
     found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
     assert [row["kind"] for row in found] == ["start", "caller"]
+    all_probes = problems.number(found[0] | {"probed": 2})
+    assert all_probes == "2 of 9 (crashed), on newer clients' server/discover"
     assert problems.onset(found[0]) == f"first seen {BEGAN:%F %H:%M} UTC"
     assert problems.number(found[0]) == (
-        "2 of 9 (crashed); 1 of them after server/discover, which clients of newer "
-        "revisions send first"
+        "2 of 9 (crashed); 1 of them on newer clients' server/discover"
     )
 
 

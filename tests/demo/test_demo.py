@@ -35,9 +35,7 @@ def test_the_demo_finds_what_is_wrong_with_its_servers(tmp_path, monkeypatch):
     assert heading.index("newsletter: never started, 2 of 2 starts failed") < heading.index("2. ")
     prose = " ".join(heading.split())
     for met, fail in (("`limit` is 1,000 or more", 24), ("the server's version is 1.1", 6)):
-        alike = (
-            f"{fail} of {fail} calls fail with a message like the example's; otherwise 0 of {fail}"
-        )
+        alike = f"{fail} of {fail} calls fail with the example's message; otherwise 0 of {fail}"
         assert f"{met}: {alike}" in prose
     assert [line.split(":")[0].strip() for line in truth.splitlines()] == [
         *servers.TOOLS,

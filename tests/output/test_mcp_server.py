@@ -122,7 +122,7 @@ def test_the_first_tool_lists_what_is_wrong_and_what_to_do_next(folder: Path):
     assert (row["rank"], row["kind"]) == ("1", "tool_failures")
     assert (json.loads(row["servers"]), json.loads(row["tools"])) == (["crashing"], ["load"])
     assert (row["fault"], row["affected"], row["calls"], row["ok"]) == ("tool", "6", "12", "6")
-    counts = "6 of 6 calls fail with a message like the example's; otherwise 0 of 6"
+    counts = "6 of 6 calls fail with the example's message; otherwise 0 of 6"
     assert row["contrast"] == f"when `path` is empty: {counts}"
     assert row["contrast"] in [each["contrast"] for each in rows(every)]
     assert "1 row; there are no more." in said(answer)

@@ -226,7 +226,7 @@ def of_problem(row: Mapping[str, Any], shared: Contrasts) -> str | None:
     of_many = len(row["servers"]) > 1, len(row["tools"] or ()) > 1
     if (found := row_of_problem(row, shared)) is None:
         return None
-    words = sentence(found, "with a message like the example's")
+    words = sentence(found, "with the example's message")
     named = zip((found["server"], found["tool"]), of_many, strict=True)
     parts = [_shown(name) for name, is_one_of_many in named if is_one_of_many]
     return words and ", ".join([*parts, words])

@@ -87,7 +87,7 @@ _LIVES: Final[Mapping[str, str]] = {
 """Maps kinds of problem in a server's life cycle to the counted unit."""
 
 
-_PROBED: Final = "after server/discover, which clients of newer revisions send first"
+_PROBED: Final = "on newer clients' server/discover"
 
 
 def subject(row: Mapping[str, Any]) -> str:
@@ -111,6 +111,8 @@ def number(row: Mapping[str, Any]) -> str:
         why = f" ({row['reason'].replace('_', ' ')})" if has_reason else ""
         failed = " failed" if row["kind"] == "not_started" else ""
         probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
+        if row["probed"] == row["affected"]:
+            probed = f", {_PROBED}"
         idle = ", between requests" if row["kind"] == "crash" else ""
         during = f", during {row['method']}" if row["method"] else idle
         return f"{row['affected']:,} of {total}{failed}{why}{during}{probed}"
