@@ -58,7 +58,11 @@ def bucket():
         for path in FILES:
             system.pipe_file(f"bucket/traces/{path.name}", path.read_bytes())
         yield system
+        # Buckets and clients stay in the process, in which another server may be started: with
+        # `--dist worksteal`, a worker may come back to this module.
+        system.rm("bucket", recursive=True)
     remote._file_system.cache_clear()
+    type(system).clear_instance_cache()
     server.stop()
 
 
