@@ -44,3 +44,8 @@ def test_the_macros_test_for_the_members_of_their_group():
                 [list(outcomes.OUTCOMES)],
             ).fetchall()
             assert {value for (value,) in rows} == set(members)
+
+
+def test_a_tool_that_its_host_set_up_wrongly_is_not_said_to_have_failed_itself():
+    assert outcomes.meaning_of("tool_failure", "tool") == "the tool itself failed"
+    assert "host application" in outcomes.meaning_of("tool_failure", "client")

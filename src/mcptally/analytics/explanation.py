@@ -12,7 +12,7 @@ from mcptally.analytics import contrasts, notebook
 from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
-from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, VERDICTS, Verdict
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, Verdict, meaning_of
 from mcptally.tables.values import claim
 from mcptally.verdict import weighing
 
@@ -290,13 +290,14 @@ def _verdict(found: Explanation) -> Iterator[str]:
         why = "the outcome of the call is unknown" if is_cancelled else "the call did not fail"
         yield f"Verdict: none, because {why}"
         return
-    yield f"Verdict: {call['verdict']}: {VERDICTS[call['verdict']].format(_addressee(call))}"
-    fault, meaning = call["fault"] or UNKNOWN, _meaning_of_fault(call)
+    meaning = meaning_of(call["verdict"], call["fault"], _addressee(call))
+    yield f"Verdict: {call['verdict']}: {meaning}"
+    fault, whose = call["fault"] or UNKNOWN, _meaning_of_fault(call)
     if found.crash and (failure := found.crash["start_failure"]):
         # Print the same fault as the finding about the failed start.
         fault, why = START_FAILURES[failure]
-        meaning = f": the server's start failed ({failure.replace('_', ' ')}: {why})"
-    yield f"  reason {call['reason']}, fault: {fault}{meaning}"
+        whose = f": the server's start failed ({failure.replace('_', ' ')}: {why})"
+    yield f"  reason {call['reason']}, fault: {fault}{whose}"
     if found.crash and found.crash["last_words"]:
         yield f"  last on stderr: {found.crash['last_words']}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"

@@ -72,7 +72,7 @@ class Verdict(enum.StrEnum):
 UNFORESEEABLE: Final = (Verdict.INFRASTRUCTURE, Verdict.AMBIGUOUS)
 """Verdicts for failures that say nothing about the request or the tool."""
 
-VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
+_VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
         Verdict.BUSINESS: "the {} did its job and refused this request",
         Verdict.TOOL_FAILURE: "the {} itself failed",
@@ -80,7 +80,6 @@ VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
         Verdict.AMBIGUOUS: "the call does not show who is at fault",
     }
 )
-"""Maps each verdict to its meaning; `{}` stands for what was called, such as a tool."""
 
 
 RESULTS: Final[Mapping[str, str]] = MappingProxyType(
@@ -110,7 +109,7 @@ class Fault(enum.StrEnum):
 FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
     {
         Fault.CALLER: "the arguments",
-        Fault.ACCOUNT: "credentials, rights, quota or billing",
+        Fault.ACCOUNT: "credentials, permissions, quota or billing",
         Fault.CLIENT: "the host application",
         Fault.TOOL: "the tool or its server",
         Fault.UPSTREAM: "a service behind the server",
@@ -119,12 +118,20 @@ FAULTS: Final[Mapping[Fault, str]] = MappingProxyType(
 )
 """Maps each fault to its meaning."""
 
+
+def meaning_of(verdict: str, fault: str | None, what: str = "tool") -> str:
+    """Return what a call's verdict and fault say about `what` was called, such as a tool."""
+    if verdict == Verdict.TOOL_FAILURE and fault == Fault.CLIENT:
+        return f"the {what} cannot work as the host application set it up"
+    return _VERDICTS[Verdict(verdict)].format(what)
+
+
 START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
     {
         "missing_program": (Fault.CLIENT, "a program is not installed"),
         "misconfigured": (
             Fault.CLIENT,
-            "arguments, settings, credentials or rights that the server was started with",
+            "arguments, settings, credentials or permissions that the server was started with",
         ),
         "broken_dependency": (Fault.TOOL, "a module is missing or has another API"),
         "network": (Fault.NETWORK, "the network failed"),

@@ -14,7 +14,7 @@ from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Crumb, Page, Section
 from mcptally.output.explore.trees import Tree
 from mcptally.output.html.text import name, shown, shown_lines
-from mcptally.tables.outcomes import FAULTS, OUTCOMES, VERDICTS
+from mcptally.tables.outcomes import FAULTS, OUTCOMES, meaning_of
 from mcptally.tables.values import cell
 from mcptally.verdict import weighing
 
@@ -96,7 +96,7 @@ def _head(answers: Answers, found: Explanation) -> dict[str, Any]:
         "row": row,
         "when": cell("requested_at", row["requested_at"]),
         "outcome": OUTCOMES[row["outcome"]],
-        "verdict": VERDICTS[row["verdict"]].format("tool") if row["verdict"] else None,
+        "verdict": meaning_of(row["verdict"], row["fault"]) if row["verdict"] else None,
         "fault": FAULTS.get(row["fault"], ""),
         "problem": explanation.problem_of(found.problem) if found.problem else None,
         "repro": f"mcptally repro {as_argument(answers.recorded.path)} {row['call_id']}",

@@ -18,7 +18,7 @@ TITLES: Final[Mapping[str, str]] = {
     "tool_failures": "tool failures",
     "misconfigured": "misconfigured",
     "unavailable": "service unavailable",
-    "account": "rejected credentials, rights or quota",
+    "account": "rejected credentials, permissions or quota",
     "client": "needs a client feature that was missing",
     "caller": "refused by the server",
     "unmarked": "errors not marked as errors",
