@@ -25,7 +25,10 @@ def row(aspect, path, test, value, *, absent=False):
             row("schema", None, "invalid", "yes", absent=True),
             "the arguments satisfy the input schema",
         ),
-        (row("schema", "pages", "invalid", "yes"), "`pages` violates the input schema"),
+        (
+            row("schema", "pages", "at", "yes"),
+            "the first violation of the input schema is at `pages`",
+        ),
         (row("client_version", "cli", "equals", "2.0"), "the version of cli is 2.0"),
         (row("previous", None, "equals", "open"), "the call before it is to open"),
         (row("previous", None, "failed", "yes"), "another tool failed just before"),

@@ -182,7 +182,7 @@ def test_a_value_that_the_schema_offers_is_marked(answers):
 
 def test_a_violated_schema_is_named_by_the_path_of_the_argument(answers):
     [row] = answers.of(INVALID, "contrasts")
-    assert (row["aspect"], row["path"], row["test"]) == ("schema", "pages[][]", "invalid")
+    assert (row["aspect"], row["path"], row["test"]) == ("schema", "pages[][]", "at")
 
 
 def test_the_counts_are_of_all_calls_to_the_tool(answers):

@@ -22,7 +22,7 @@ _TESTS: Final[Mapping[str, str]] = {
     "empty": "is empty",
     "blank": "is blank",
     "given": "is given",
-    "invalid": "violates the input schema",
+    "invalid": "violate the input schema",
 }
 _OF_TEXT: Final = {"equals": "is", "ends": "ends in"}
 _VALUES: Final[Mapping[tuple[str, str], str]] = {
@@ -70,7 +70,6 @@ _NEGATIONS: Final = (
     ("is ", "is not "),
     ("ends ", "does not end "),
     ("has ", "does not have "),
-    ("violates ", "satisfies "),
     ("violate ", "satisfy "),
 )
 _ASPECTS: Final[Mapping[str, str]] = {
@@ -84,6 +83,10 @@ _ASPECTS: Final[Mapping[str, str]] = {
 }
 
 
+_SIGNS: Final = frozenset({"time", "place", "previous"})
+"""Aspects that are rarely a cause, but show that something changed or happened before the call."""
+
+
 def fact(row: Mapping[str, Any], prefix: str = "") -> str:
     """Return a phrase for the fact in a row of `contrasts`, such as "`zone` is empty".
 
@@ -94,13 +97,16 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
     aspect, path, test, value, absent = (
         row[prefix + each] for each in ("aspect", "path", "test", "value", "absent")
     )
+    if (aspect, test) == ("schema", "at"):
+        where = f"{'not ' if absent else ''}at `{_shown(path)}`"
+        return f"the first violation of the input schema is {where}"
     if aspect == "time":
         return f"the call was made {'before' if absent else 'at or after'} {value} UTC"
     if words := _AROUND.get((aspect, test)):
         return words[absent].format(value=_shown(value))
     about = (
         f"`{_shown(path)}`"
-        if aspect in {"argument", "schema"} and path
+        if aspect == "argument" and path
         else "a member of the arguments"
         if aspect == "argument"
         else "the arguments"
@@ -119,8 +125,6 @@ def fact(row: Mapping[str, Any], prefix: str = "") -> str:
         what = f"{_OF_TEXT[test]} {text}"
     else:
         what = _VALUES.get((test, value)) or _TESTS[test]
-    if aspect == "schema" and not path:
-        what = what.replace("violates", "violate")
     if absent:
         old, new = next(pair for pair in _NEGATIONS if what.startswith(pair[0]))
         what = new + what.removeprefix(old)
@@ -155,6 +159,8 @@ def sentence(row: Mapping[str, Any], way: str = "this way") -> str | None:
     failed, calls, worked = (
         row[each] or 0 for each in ("failed_with", "calls_with", "worked_with")
     )
+    if {row["aspect"], row["and_aspect"]} & _SIGNS:
+        facts[-1] += ", perhaps because of something earlier"
     some = "1 works" if worked == 1 else f"{worked:,} work" if worked else "none works"
     others = "" if failed == calls else f" and {some}"
     return (

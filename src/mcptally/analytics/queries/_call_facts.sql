@@ -3,12 +3,13 @@
 -- `wanted` is a table with columns of `calls`, and columns about their context.
 SELECT
     *,
-    -- For the schema, a JSON Pointer written like argument paths; for its version, the client.
+    -- Where the first violation of the schema is, written like argument paths; for a version, the client.
     [
         nullif(replace(regexp_replace(substring(input_schema_path, 2), '/\d+\b', '[]', 'g'), '/', '.'), ''),
-        NULL, NULL, client
+        NULL, NULL, NULL, client
     ] AS paths,
     [
+        'schema at ' || if(input_schema_state = 'invalid' AND length(input_schema_path) > 1, 'yes', NULL),
         'schema invalid ' || if(input_schema_state = 'invalid', 'yes', NULL),
         'model equals ' || model,
         'client equals ' || client,

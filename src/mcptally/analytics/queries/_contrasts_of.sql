@@ -179,7 +179,7 @@ numbered AS MATERIALIZED (
             ORDER BY list_position(['argument', 'schema', 'model', 'client', 'client_version',
                     'server_version', 'protocol_version', 'transport', 'time', 'request_bytes',
                     'others', 'previous', 'place', 'concurrent', 'latency', 'hour'], aspect),
-                list_position(['empty', 'blank', 'given', 'equals', 'ends', 'sign', 'items',
+                list_position(['at', 'empty', 'blank', 'given', 'equals', 'ends', 'sign', 'items',
                     'form', 'type', 'at_least', 'longer'], test),
                 length(path), path, value
         ) - 1 + CASE
