@@ -345,10 +345,27 @@ def test_the_example_has_the_most_frequent_arguments_of_its_message(asked, answe
 
 @pytest.mark.parametrize("kind", ["misconfigured", "unavailable", "account", "client"])
 def test_a_title_that_names_an_uncertain_cause_says_so(kind):
-    row = {"kind": kind, "symptoms": None}
+    row = {"kind": kind, "symptoms": None, "reason": None}
     assert problems.title(row | {"uncertain": True}) == f"probably {problems.TITLES[kind]}"
     assert problems.title(row | {"uncertain": False}) == problems.TITLES[kind]
-    assert problems.title({"kind": "caller", "uncertain": True}) == "refused by the server"
+    refused = {"kind": "caller", "reason": "validation", "uncertain": True}
+    assert problems.title(refused) == "refused by the server"
+
+
+LACKING = [
+    row
+    for reason in ("client_capability", "http_refused")
+    for row in traffic("t", 5, 9, failure(f"said {reason}", "client", reason=reason))
+]
+REFUSED_HTTP = SERVERS.add(LACKING)
+
+
+def test_refused_http_requests_have_a_row_and_title_of_their_own(asked):
+    titles = {row["reason"]: problems.title(row) for row in asked(REFUSED_HTTP)}
+    assert titles == {
+        "client_capability": problems.TITLES["client"],
+        "http_refused": "HTTP requests refused",
+    }
 
 
 def test_a_problem_says_what_else_failed_and_where_the_fault_is(asked):
@@ -401,7 +418,7 @@ def test_the_title_of_an_outage_is_what_four_fifths_of_its_calls_report(asked, s
     ],
 )
 def test_each_kind_of_outage_has_a_title(asked_symptom, text, title):
-    row = {"kind": "unavailable", "uncertain": False, "other_symptoms": False}
+    row = {"kind": "unavailable", "reason": None, "uncertain": False, "other_symptoms": False}
     assert problems.title(row | {"symptoms": asked_symptom(text)}) == title
 
 

@@ -111,3 +111,28 @@ def test_the_end_of_a_subscription_is_no_failure(
     archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, listen, scope=scope), *ends])
     [row] = gather([archive], ["a"]).calls.to_dicts()
     assert row["outcome"] == "cancelled"
+
+
+def raw(words: str) -> dict[str, Any]:
+    return event("raw", 3, dir="s2c", scope="x1", why="not_json", bytes=len(words), text=words)
+
+
+NO_ID = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "Session not found"}}
+REFUSALS = {
+    "its status": ([refused(405)], "HTTP 405"),
+    "its status and body": (
+        [refused(405), raw("Method Not Allowed")],
+        "HTTP 405: Method Not Allowed",
+    ),
+    "its status without a web page": ([refused(404), raw("<!DOCTYPE html>")], "HTTP 404"),
+    "its error without an id": ([refused(404), s2c(3, NO_ID, scope="x1")], "Session not found"),
+    "nothing of an accepted request": ([refused(202), raw("Accepted")], None),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_the_text_of_a_call_whose_http_request_is_refused_is(tmp_path: Path, name: str) -> None:
+    events, text = REFUSALS[name]
+    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1), scope="x1"), *events])
+    [row] = gather([archive], ["a"]).calls.filter(tool="echo").to_dicts()
+    assert (row["outcome"], row["error_text"]) == ("no_response", text)

@@ -120,8 +120,12 @@ class PairedCalls(Event, ReplyContent, SessionIdentities):
     latency_ms = Calls.latency_ms
     request_bytes = Calls.request_bytes
     response_bytes = Calls.response_bytes
-    refused = Column(pl.String, "Message of the error without an id in the call's HTTP exchange.")
+    refused = Column(
+        pl.String,
+        "Message of the error without an id in the call's HTTP exchange.",
+    )
     refusal_code = Column(pl.Int64, "Code of that error.")
+    refusal_body = Column(pl.String, "Text that is not JSON-RPC in the reply of that exchange.")
 
     handshake = Column(pl.String, "Protocol revision of the session's last handshake before.")
     transport = OpenedRecordings.transport

@@ -16,9 +16,10 @@ import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls, PairedMessages
 from mcptally.messages.decode import Events
-from mcptally.messages.event_tables import Replies, RequestParams
+from mcptally.messages.event_tables import RawFrames, Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
@@ -293,28 +294,49 @@ def _add_draft_tasks(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -> pl.DataFrame:
-    """Add the error with which a server rejected the HTTP exchange of a call.
+    """Add what a server answered that rejected the HTTP exchange of a call.
 
-    Such an error has no id and is therefore not a reply: the call has no reply, although the client
-    received the error.
+    An error without an id, or a text that is not JSON-RPC, is not a reply: the call has no reply,
+    although the client was answered.
     """
-    refusals = (
+    place = ["recording", "scope"]
+    errors = (
         messages.lazy()
         .filter(
             (PairedMessages.kind.col == "error")
             & PairedMessages.scope.col.is_not_null()
             & PairedMessages.id_key.col.is_null()
         )
-        .select("row", "recording", "scope")
+        .select("row", *place)
         .join(
             events.replies.lazy().select("row", refused="error_message", refusal_code="error_code"),
             on="row",
         )
-        .unique(["recording", "scope"], keep="none")
+        .unique(place, keep="none")
         .drop("row")
-        .pipe(run_query)
     )
-    return left_join_columns(calls, refusals, "recording", "scope")
+    bodies = (
+        events.raws.lazy()
+        .filter(RawFrames.dir.col == "s2c", RawFrames.scope.col.is_not_null())
+        .filter(
+            ~RawFrames.text.col.str.contains(r"^\s*<")
+        )  # a web page says no more than its status
+        .select(*place, refusal_body=RawFrames.text.col.str.head(_MAX_BODY))
+        .unique(place, keep="first", maintain_order=True)
+    )
+    refusals = errors.join(bodies, on=place, how="full", coalesce=True).pipe(run_query)
+    return left_join_columns(calls, refusals, *place)
+
+
+_MAX_BODY: Final = 1_000
+"""Maximum length of a response body that is kept as error text, in characters."""
+
+
+def _http_refusal() -> pl.Expr:
+    status = formatted("HTTP {}", PairedCalls.http_status.col)
+    return pl.when(PairedCalls.http_status.col >= 400).then(
+        pl.concat_str(status, PairedCalls.refusal_body.col, separator=": ", ignore_nulls=True)
+    )
 
 
 def _add_identity(calls: pl.DataFrame, conversation: Conversation) -> pl.DataFrame:
@@ -503,7 +525,7 @@ def _add_outcome(calls: pl.DataFrame) -> pl.DataFrame:
         .when(PairedCalls.is_error.col == "true")
         .then(PairedCalls.structured_content.col)
         .when(~answered)
-        .then(PairedCalls.refused.col),
+        .then(pl.coalesce(PairedCalls.refused.col, _http_refusal())),
         error_code=pl.when(answered & ~gave_up)
         .then(PairedCalls.error_code.name)
         .when(~answered)

@@ -167,7 +167,7 @@ _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
         "user_payload_error validation"
     ),
     (Verdict.BUSINESS, Fault.ACCOUNT): "auth_rejected rate_or_quota",
-    (Verdict.BUSINESS, Fault.CLIENT): "client_capability",
+    (Verdict.BUSINESS, Fault.CLIENT): "client_capability http_refused",
     (Verdict.TOOL_FAILURE, Fault.TOOL): (
         "exception_bug internal_error misconfig_or_missing_dependency output_contract removed_api "
         "resource_exhausted server_crash"

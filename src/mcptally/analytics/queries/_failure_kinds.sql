@@ -192,7 +192,7 @@ caused AS MATERIALIZED (
         hash(kind, j.server, CASE
             WHEN kind = 'unclear' AND reason = 'masked' THEN reason
             WHEN kind IN ('tool_failures', 'unclear') THEN coalesce(f.problem, '')
-            WHEN kind = 'caller' AND reason = 'server_policy' THEN reason
+            WHEN kind = 'client' OR kind = 'caller' AND reason = 'server_policy' THEN reason
             WHEN kind = 'misconfigured' THEN fault
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
             WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message

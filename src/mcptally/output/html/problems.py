@@ -74,6 +74,8 @@ def title(row: Mapping[str, Any]) -> str:
         return f"{mostly}{' or '.join(_SYMPTOMS[each] for each in row['symptoms'])}"
     if row["kind"] == "tool_failures" and row["reason"] == "server_crash":
         return TITLES["crash"]
+    if row["kind"] == "client" and row["reason"] == "http_refused":
+        return "HTTP requests refused"
     probably = "probably " if row["uncertain"] and row["kind"] in _CLAIMS else ""
     return f"{probably}{TITLES[row['kind']]}"
 
