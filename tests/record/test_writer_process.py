@@ -343,8 +343,10 @@ def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_p
         .replace(", queue_bytes=16 << 20", "")
         .replace("queue = archive", "#"),
     )
+    # On a busy machine, closing takes so long that the recorder says so, too.
+    said = [line for line in printed.splitlines() if "is still being written" not in line]
     assert logged in printed
-    assert printed.count("mcptally: ") == 1
+    assert sum(line.startswith("mcptally: ") for line in said) == 1
     assert assert_gaps_count_what_is_missing(found, 10) == 0
 
 
