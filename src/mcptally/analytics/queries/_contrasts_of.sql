@@ -116,7 +116,7 @@ surroundings AS MATERIALIZED (
         tool_hash, class_hash, session_hash, arguments_hash, call_id, requested_at, paths, facts
     FROM _call_facts('calls_in_context')
 ),
--- All calls of the distinct calls that are compared.
+-- All calls, also the repeated ones, for which the compared calls stand.
 repetitions AS MATERIALIZED (
     SELECT tool_hash, unit, n, requested_at, paths, facts
     FROM units u
@@ -260,7 +260,7 @@ separated AS MATERIALIZED (
         GROUP BY tool_hash
     ) USING (tool_hash)
 ),
--- The values of an argument that calls of a group have repeatedly and working calls never.
+-- The values of an argument that a group's calls have repeatedly and working calls never.
 value_sets AS MATERIALIZED (
     SELECT
         s.tool_hash, s.class_hash, n.fact, n.value, n.fact <> s.fact AS is_other,
