@@ -229,26 +229,6 @@ def test_payloads_can_be_left_out(tmp_path: Path):
     assert not [part for part in parts if "s3cr3t" in pl.read_parquet(part).write_json()]
 
 
-def test_recording_imports_nothing_columnar():
-    heavy = [
-        "polars",
-        "pyarrow",
-        "duckdb",
-        "mcp",
-        "jsonschema",
-        "jsonschema_rs",
-        "numpy",
-        "scipy",
-        "rich",
-    ]
-    code = (
-        "import sys, mcptally, mcptally.cli, mcptally.cli.record, mcptally.record.stdio.session; "
-        f"print([m for m in {heavy} if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 @pytest.mark.slow
 def test_public_names_stay_what_they_are_once_everything_is_imported():
     code = (

@@ -1,12 +1,10 @@
 """Test helper: a recorder in this process, between raw client sockets and a scripted server."""
 
 import contextlib
-import json
 import queue
 import random
 import socket
 import threading
-import time
 from pathlib import Path
 
 import h11
@@ -16,9 +14,7 @@ from mcptally.record.http.upstream import UpstreamServer
 from mcptally.redaction import policy as redaction_policy
 from mcptally.transcript.writer.archive import Archive
 from mcptally.transcript.writer.limits import Limits
-
-TIMEOUT_SECONDS = 60.0
-"""Seconds after which a test fails; no passing test waits that long."""
+from tests.record.recorder_process import TIMEOUT_SECONDS, events, eventually
 
 LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_seconds=None)
 """No compression or deletion of files, and no lost events when the disk is slow."""
@@ -225,35 +221,6 @@ class Rig(contextlib.AbstractContextManager):
 
     def eventually(self, condition):
         return eventually(lambda: condition(self.events()))
-
-
-def eventually(condition):
-    """Wait until `condition` returns a true value; return it."""
-    until = time.monotonic() + TIMEOUT_SECONDS
-    while not (result := condition()):
-        assert time.monotonic() < until, "timed out"
-        threading.Event().wait(0.005)
-    return result
-
-
-def events(out, *, ended=True):
-    recorded = []
-    for path in sorted(Path(out).glob("*.jsonl")):
-        lines = path.read_bytes().split(b"\n")
-        # A large line may be incomplete while the recorder runs, but not after it has ended.
-        tail = lines.pop()
-        assert tail == b"" or not ended, f"{path.name} ends with an incomplete line"
-        recorded += map(json.loads, lines)
-    return recorded
-
-
-def select(recorded, *kinds, **fields):
-    """Return the events of the given kinds with the given field values."""
-    return [
-        event
-        for event in recorded
-        if event["event"] in kinds and all(event.get(k) == v for k, v in fields.items())
-    ]
 
 
 def recordings(recorded):

@@ -147,11 +147,12 @@ class RecordedServer(contextlib.AbstractContextManager):
         return bytes(data)
 
 
-def eventually(condition, *, seconds=TIMEOUT_SECONDS):
-    """Wait until `condition()` is true; return its last value."""
-    deadline = time.monotonic() + seconds
-    while not (answer := condition()) and time.monotonic() < deadline:
-        select.select([], [], [], 0.01)
+def eventually(condition):
+    """Wait until `condition()` is true, and return its value."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, "timed out"
+        select.select([], [], [], 0.005)
     return answer
 
 

@@ -17,17 +17,8 @@ from hypothesis import strategies as st
 from mcptally.record.http import capacity, request_limits
 from mcptally.record.http.capacity import Capacity
 from mcptally.transcript.writer.segment import SEGMENT_NAME
-from tests.record.http_rig import (
-    TIMEOUT_SECONDS,
-    Rig,
-    ScriptedServer,
-    chunk,
-    eventually,
-    json_response,
-    recordings,
-    select,
-    sse_head,
-)
+from tests.record.http_rig import Rig, ScriptedServer, chunk, json_response, recordings, sse_head
+from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
 from tests.record.test_http_process import Program
 from tests.record.test_stdio_transparent import peak_kb
 
@@ -95,7 +86,7 @@ def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, 
         assert body.startswith(b"mcptally: request refused")
         assert client.rest() == b""
         assert server.connections == 0
-        (end,) = rig.eventually(lambda records: select(records, "http", phase="end"))
+        (end,) = rig.eventually(lambda records: of(records, "http", phase="end"))
         assert (end["closed_by"], bool(end["why"])) == ("proxy", True)
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
@@ -183,7 +174,7 @@ def test_a_request_inside_the_body_of_another_request_remains_body(tmp_path):
         assert can_call(client)
         rig.stop()
         (own,) = recordings(rig.events())
-    assert [e["path"] for e in select(own, "http", phase="request")] == ["/mcp", "/mcp"]
+    assert [e["path"] for e in of(own, "http", phase="request")] == ["/mcp", "/mcp"]
 
 
 @given(st.lists(st.sampled_from(
@@ -212,7 +203,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
             client.rest()
         rig.stop()
         records = rig.events()
-    recorded = select(records, "http", phase="request")
+    recorded = of(records, "http", phase="request")
     assert len(requests) <= len(recorded)
     for (head, _), event in zip(requests, recorded, strict=False):
         assert head.split(b" ")[:2] == [event["method"].encode(), event["path"].encode()]
@@ -289,7 +280,7 @@ def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkey
         for _ in range(3):
             assert can_call(good)
         rig.stop()
-        late = select(rig.events(), "http", phase="response", status=408)
+        late = of(rig.events(), "http", phase="response", status=408)
     assert len(late) == 20
     assert "loc" not in json.dumps(late)
 
@@ -550,7 +541,7 @@ def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_pa
     assert peak < 200 * 1024
     records = [json.loads(line) for path in tmp_path.iterdir()
              for line in path.read_bytes().splitlines()]  # fmt: skip
-    assert len(select(records, "message", dir="s2c")) == 2_000
+    assert len(of(records, "message", dir="s2c")) == 2_000
 
 
 # --- names and headers from peers -----------------------------------------------------------------
@@ -578,7 +569,7 @@ def test_names_given_by_peers_never_become_paths(tmp_path, name):
         client.call(CALL, f"Mcp-Session-Id: {session}")
         rig.stop()
         (own,) = recordings(rig.events())
-    assert len(select(own, "message")) == 4
+    assert len(of(own, "message")) == 4
     assert [path.name for path in tmp_path.iterdir()] == ["traces"]
     assert all(SEGMENT_NAME.fullmatch(path.name) for path in folder.iterdir())
 
@@ -588,6 +579,7 @@ HOSTS = {
     "127.9.9.9": True, "mcp.localhost:80": True,
     "evil.example:9000": False, "evil.example": False, "127.0.0.1.evil.example": False,
     "localhost.evil.example:80": False, "[::2]:9000": False, "10.0.0.1": False,
+    "0.0.0.0": False, "[::]:80": False,  # noqa: S104
     "evil.example@localhost": False, "localhost@evil.example": False, "": False,
 }  # fmt: skip
 

@@ -19,25 +19,23 @@ from hypothesis import strategies as st
 
 from mcptally.record.http import server as http_server
 from tests.record.http_rig import (
-    TIMEOUT_SECONDS,
     Connection,
     Rig,
     ScriptedServer,
     chunk,
-    eventually,
     free_port,
     json_response,
     recordings,
-    select,
     sse_head,
 )
+from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def end_of(rig):
-    (end,) = rig.eventually(lambda records: select(records, "http", phase="end"))
+    (end,) = rig.eventually(lambda records: of(records, "http", phase="end"))
     return end
 
 
@@ -52,9 +50,9 @@ def test_an_unreachable_server_gives_a_502_in_plain_text(tmp_path):
         end = end_of(rig)
         records = rig.events()
     assert (end["closed_by"], end["why"]) == ("proxy", "connection refused")
-    (response,) = select(records, "http", phase="response")
+    (response,) = of(records, "http", phase="response")
     assert (response["status"], response["why"]) == (502, "connection refused")
-    assert select(records, "message", dir="c2s")[0]["msg"]["id"] == 1
+    assert of(records, "message", dir="c2s")[0]["msg"]["id"] == 1
 
 
 def test_a_restarted_server_is_used_again(tmp_path):
@@ -86,7 +84,7 @@ def test_a_server_that_closes_before_it_answers(tmp_path, how):
             assert client.rest() == b""
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-        assert len(select(rig.events(), "message")) == 1
+        assert len(of(rig.events(), "message")) == 1
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])
@@ -119,7 +117,7 @@ def test_a_server_that_closes_during_its_response(tmp_path, how, framing):
         end = end_of(rig)
         records = rig.events()
     assert (end["closed_by"], end["why"]) == ("server", {"close": "closed"}.get(how, how))
-    raw = select(records, "raw", dir="s2c")[-1]
+    raw = of(records, "raw", dir="s2c")[-1]
     assert raw["text"].encode() == torn
     assert (raw["why"], raw["unterminated"]) == ("torn", True)
 
@@ -156,7 +154,7 @@ def test_a_response_before_the_end_of_the_request_reaches_the_client(tmp_path, a
                 continue
             assert (status, headers["connection"], body) == (413, "close", b"big")
             assert end_of(rig)["closed_by"] == "server"
-            (response,) = select(rig.events(), "http", phase="response")
+            (response,) = of(rig.events(), "http", phase="response")
             assert response["status"] == 413
             return
 
@@ -171,7 +169,7 @@ def test_a_client_disconnect_is_passed_to_the_server_at_once(tmp_path):
 
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.post(CALL)
-        rig.eventually(lambda records: select(records, "message"))
+        rig.eventually(lambda records: of(records, "message"))
         client.close()
         assert gone.wait(TIMEOUT_SECONDS)
         assert end_of(rig)["closed_by"] == "client"
@@ -208,8 +206,8 @@ def test_a_half_closed_client_still_gets_the_response(tmp_path):
         assert client.response()[2] == RESULT
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(select(recording, "message")) == 2
-    assert [e["closed_by"] for e in select(recording, "http", phase="end")] == ["client"]
+    assert len(of(recording, "message")) == 2
+    assert [e["closed_by"] for e in of(recording, "http", phase="end")] == ["client"]
 
 
 def test_a_client_that_disconnects_during_its_request(tmp_path):
@@ -224,7 +222,7 @@ def test_a_client_that_disconnects_during_its_request(tmp_path):
         client.close()
         end = end_of(rig)
         assert end["closed_by"] == "client"
-        (raw,) = select(rig.events(), "raw")
+        (raw,) = of(rig.events(), "raw")
         assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
         eventually(lambda: got)
     assert got[0].endswith(CALL[:-1])
@@ -239,7 +237,7 @@ def test_an_idle_connection_closed_by_the_server_is_closed_for_the_client(tmp_pa
         assert client.call(CALL)[2] == RESULT
         assert client.rest() == b""
         rig.stop()
-        assert len(select(rig.events(), "http", phase="end")) == 1
+        assert len(of(rig.events(), "http", phase="end")) == 1
 
 
 @pytest.mark.parametrize(
@@ -258,7 +256,7 @@ def test_a_response_that_is_not_http_reaches_the_client_unchanged(tmp_path, answ
         assert client.rest() == answer + b"and more \xff"
         end = end_of(rig)
         assert (end["closed_by"], end["why"]) == ("server", "not HTTP")
-        (raw,) = select(rig.events(), "raw", dir="s2c")
+        (raw,) = of(rig.events(), "raw", dir="s2c")
         assert raw["bytes"] == len(answer) + 10
         if b"HTTP" not in answer:
             assert base64.b64decode(raw["b64"]) == answer + b"and more \xff"
@@ -356,10 +354,10 @@ def test_arbitrary_bytes_from_either_side_do_not_stop_the_recorder(noise, whole_
             client.rest()
         rig.stop()
         records = recordings(rig.events())
-    ends = [e for own in records for e in select(own, "http", phase="end")]
-    requests = [e for own in records for e in select(own, "http", phase="request")]
+    ends = [e for own in records for e in of(own, "http", phase="end")]
+    requests = [e for own in records for e in of(own, "http", phase="request")]
     assert len(ends) == len(requests) >= 1
-    assert [m["msg"]["id"] for own in records for m in select(own, "message", dir="c2s")][-1] == 1
+    assert [m["msg"]["id"] for own in records for m in of(own, "message", dir="c2s")][-1] == 1
 
 
 def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatch):
@@ -386,7 +384,7 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
         stream.get()
         stream.until(b": hi\n\n\r\n")
         client.post(CALL)
-        rig.eventually(lambda records: select(records, "message"))
+        rig.eventually(lambda records: of(records, "message"))
         rig.service.loop.call_from_thread(rig.service.stop)
         assert idle.rest() == b""
         assert stream.rest() == b""
@@ -396,7 +394,7 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
         rig.thread.join(TIMEOUT_SECONDS)
         records = recordings(rig.events())
     assert all(own[-1]["event"] == "close" for own in records)
-    ends = sorted(e["closed_by"] for own in records for e in select(own, "http", phase="end"))
+    ends = sorted(e["closed_by"] for own in records for e in of(own, "http", phase="end"))
     assert ends == ["proxy", "server"]
 
 
@@ -459,8 +457,8 @@ def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificate
         client.until(b"data: {}\n\n")
         client.close()
         assert gone.wait(TIMEOUT_SECONDS)
-        rig.eventually(lambda records: select(records, "http", phase="end", closed_by="client"))
-        assert select(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
+        rig.eventually(lambda records: of(records, "http", phase="end", closed_by="client"))
+        assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
 
 
 def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, certificates):
@@ -483,13 +481,13 @@ def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, 
     ):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
-        rig.eventually(lambda records: select(records, "http", phase="end", closed_by="client"))
+        rig.eventually(lambda records: of(records, "http", phase="end", closed_by="client"))
         half_closed.set()
         assert client.response()[2] == RESULT
         assert client.rest() == b""
         rig.stop()
         (recording,) = recordings(rig.events())
-    assert len(select(recording, "message")) == 2
+    assert len(of(recording, "message")) == 2
 
 
 def test_a_client_disconnect_during_a_request_is_passed_to_a_tls_server(tmp_path, certificates):
@@ -566,6 +564,6 @@ def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, mo
             bad.post(CALL, path="/mistake")
             assert bad.rest() == b""
         assert good.call(CALL)[2] == CALL
-        (end,) = select(rig.events(), "http", phase="end", closed_by="proxy")
+        (end,) = of(rig.events(), "http", phase="end", closed_by="proxy")
         assert end["why"] == "internal error"
     assert any("what is never true" in logged for logged in rig.messages)

@@ -15,17 +15,14 @@ import pytest
 
 from mcptally.record.http.event_loop import EventLoop
 from tests.record.http_rig import (
-    TIMEOUT_SECONDS,
     Client,
     Connection,
     ScriptedServer,
     free_port,
     json_response,
     recordings,
-    select,
 )
-from tests.record.http_rig import events as plain_events
-from tests.record.recorder_process import alive, eventually, writer_of
+from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, writer_of
 
 pytestmark = pytest.mark.slow
 
@@ -90,7 +87,7 @@ def test_a_signal_ends_the_recorder_with_a_close_event_in_every_recording(tmp_pa
         assert client.call(b'{"id":1}')[2] == b'{"id":1}'
         assert program.end(number) == (0, "")
         assert client.rest() == b""
-    (own,) = recordings(plain_events(tmp_path))
+    (own,) = recordings(events(tmp_path))
     assert own[0]["server"] == f"127.0.0.1:{server.port}"
     assert own[0]["url"] == f"http://127.0.0.1:{server.port}/mcp"
     assert (own[-1]["event"], own[-1]["reason"]) == ("close", "stopped")
@@ -122,8 +119,8 @@ def test_a_second_signal_does_not_wait_for_active_calls(tmp_path):
         program.process.send_signal(signal.SIGINT)
         assert idle.rest() == b""  # simultaneous signals may be merged into one
         assert program.end(signal.SIGINT) == (0, "")
-    (own,) = recordings(plain_events(tmp_path))
-    (end,) = select(own, "http", phase="end")
+    (own,) = recordings(events(tmp_path))
+    (end,) = of(own, "http", phase="end")
     assert (end["closed_by"], end["why"]) == ("proxy", "stopped")
 
 
@@ -148,7 +145,7 @@ def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
         for client in clients:
             client.close()
     assert eventually(lambda: not alive(writer))
-    records = [e for e in plain_events(tmp_path) if e["event"] == "message"]
+    records = [e for e in events(tmp_path) if e["event"] == "message"]
     for direction in ("c2s", "s2c"):
         ids = [e["msg"]["id"] for e in records if e["dir"] == direction]
         assert [i for i in ids if i != "unanswered"] == got

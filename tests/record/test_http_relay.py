@@ -14,17 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.http_rig import (
-    TIMEOUT_SECONDS,
     Client,
     Rig,
     ScriptedServer,
     chunk,
-    eventually,
     json_response,
     recordings,
-    select,
     sse_head,
 )
+from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -85,13 +83,13 @@ def test_a_frame_is_written_before_its_last_byte_is_forwarded(tmp_path):
 
     def script(conn):
         conn.request()
-        seen["c2s"] = select(rig.events(), "message", dir="c2s")
+        seen["c2s"] = of(rig.events(), "message", dir="c2s")
         conn.send(json_response(RESULT))
         conn.rest()
 
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         client.call(CALL)
-        assert len(select(rig.events(), "message", dir="s2c")) == 1
+        assert len(of(rig.events(), "message", dir="s2c")) == 1
     assert len(seen["c2s"]) == 1
 
 
@@ -111,7 +109,7 @@ def test_heads_with_other_lengths_are_forwarded_and_recorded_with_their_own_leng
     assert [len(answer) for answer in answers] == [9, 38, 208]
     assert [body for _, body in received] == bodies
     for phase, messages in (("request", bodies), ("response", answers)):
-        heads = select(found, "http", phase=phase)
+        heads = of(found, "http", phase=phase)
         assert [head["headers"]["content-length"] for head in heads] == [
             str(len(message)) for message in messages
         ]
@@ -136,10 +134,10 @@ def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
         client.until(b"\r\n\r\n")
         for number in range(5):
             client.until(b"data: {")  # incomplete events are forwarded
-            assert len(select(rig.events(), "message", dir="s2c")) == number
+            assert len(of(rig.events(), "message", dir="s2c")) == number
             go.release()
             client.until(b'"n":%d}\n\n' % number)
-            (event,) = select(rig.events(), "message", sse_id=str(number))
+            (event,) = of(rig.events(), "message", sse_id=str(number))
             assert event["msg"] == {"n": number}
             go.release()
         assert client.until(b"0\r\n\r\n")
@@ -167,10 +165,10 @@ def test_a_compressed_response_is_forwarded_unchanged(tmp_path, coding, pack, re
         assert (headers["content-encoding"], body) == (coding, wire)
         records = rig.events()
     if recorded:
-        (message,) = select(records, "message", dir="s2c")
+        (message,) = of(records, "message", dir="s2c")
         assert (message["bytes"], message["msg"]["id"]) == (len(wire), 1)
     else:
-        (raw,) = select(records, "raw", dir="s2c")
+        (raw,) = of(records, "raw", dir="s2c")
         assert (raw["bytes"], raw["why"]) == (len(wire), "content coding: br")
 
 
@@ -193,7 +191,7 @@ def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
         assert half.wait(TIMEOUT_SECONDS)
         client.send(chunk(CALL[10:]) + b"0\r\n\r\n")
         assert client.response()[2] == RESULT
-        assert select(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
+        assert of(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
 
 
 def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
@@ -207,7 +205,7 @@ def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
         assert server.connections == 1
         rig.stop()
         (recording,) = recordings(rig.events())
-    scopes = [e["scope"] for e in select(recording, "http", phase="end")]
+    scopes = [e["scope"] for e in of(recording, "http", phase="end")]
     assert scopes == [f"x{n}" for n in range(1, 31)]
 
 
@@ -243,7 +241,7 @@ def test_other_methods_are_forwarded(tmp_path, method):
         assert (status, headers["allow"], headers["content-length"]) == (405, "POST", "5")
         assert body == (b"" if method == "HEAD" else b"never")
         assert client.call(CALL)[2] == RESULT
-        assert select(rig.events(), "http", phase="request")[0]["method"] == method
+        assert of(rig.events(), "http", phase="request")[0]["method"] == method
 
 
 def test_an_http_1_0_client_gets_a_response_without_chunks(tmp_path):
@@ -278,8 +276,8 @@ def test_an_http_1_0_server_is_supported(tmp_path, framing):
         assert (status, headers["connection"], body) == (200, "close", RESULT)
         assert client.rest() == b""
         rig.stop()
-    assert select(rig.events(), "message", dir="s2c")[0]["msg"]["id"] == 1
-    assert select(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
+    assert of(rig.events(), "message", dir="s2c")[0]["msg"]["id"] == 1
+    assert of(rig.events(), "http", phase="end")[0]["closed_by"] == "server"
 
 
 def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
@@ -301,7 +299,7 @@ def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
         assert client.until(b"\r\n\r\n").startswith(b"HTTP/1.1 100")
         client.send(CALL)
         assert client.response()[2] == RESULT
-        assert len(select(rig.events(), "message")) == 2
+        assert len(of(rig.events(), "message")) == 2
 
 
 def test_a_417_reaches_the_client_before_it_sends_the_body(tmp_path):
@@ -386,13 +384,9 @@ def test_many_simultaneous_clients_get_their_own_responses(tmp_path):
             client.close()
         rig.stop()
         records = rig.events()
-    assert (
-        len(select(records, "message", dir="c2s"))
-        == len(select(records, "message", dir="s2c"))
-        == 300
-    )
-    by_scope = {e["scope"]: e["msg"] for e in select(records, "message", dir="c2s")}
-    assert all(by_scope[e["scope"]] == e["msg"] for e in select(records, "message", dir="s2c"))
+    assert len(of(records, "message", dir="c2s")) == len(of(records, "message", dir="s2c")) == 300
+    by_scope = {e["scope"]: e["msg"] for e in of(records, "message", dir="c2s")}
+    assert all(by_scope[e["scope"]] == e["msg"] for e in of(records, "message", dir="s2c"))
 
 
 @pytest.mark.slow
@@ -415,7 +409,7 @@ def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
         client.until(b"\r\n\r\n")
         eventually(lambda: stuck)
         client.close()
-        rig.eventually(lambda records: select(records, "http", phase="end"))
+        rig.eventually(lambda records: of(records, "http", phase="end"))
     assert sum(sent) < 30_000_000
 
 
@@ -446,7 +440,7 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
         client.sock.settimeout(TIMEOUT_SECONDS)
         client.send(bytes(80_000_000 - sent))
         assert client.response()[2] == RESULT
-        raw = rig.eventually(lambda records: select(records, "raw", dir="c2s"))[0]
+        raw = rig.eventually(lambda records: of(records, "raw", dir="c2s"))[0]
         assert (raw["why"], raw["bytes"], raw["truncated"]) == ("too_large", 80_000_000, True)
 
 

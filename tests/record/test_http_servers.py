@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.http_rig import events, free_port, recordings, select
+from tests.record.http_rig import free_port, recordings
+from tests.record.recorder_process import events, of
 from tests.record.test_http_process import Program
 
 pytestmark = pytest.mark.slow
@@ -152,13 +153,13 @@ def checked_recordings(out):
     records = recordings(events(out))
     for own in records:
         assert own[-1]["event"] == "close"
-        asked = [json.dumps(e["msg"]["id"]) for e in select(own, "message", dir="c2s")
+        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
                  if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
-        answered = [json.dumps(e["msg"].get("id")) for e in select(own, "message", dir="s2c")
+        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
                     if "method" not in e["msg"]]  # fmt: skip
         assert sorted(asked) == sorted(answered)
-        ends = [e["scope"] for e in select(own, "http", phase="end")]
-        assert len(ends) == len(set(ends)) == len(select(own, "http", phase="request"))
+        ends = [e["scope"] for e in of(own, "http", phase="end")]
+        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
     return records
 
 
@@ -172,7 +173,7 @@ def check_sdk_client(tmp_path, command, kind, mode, port):
     assert recorded == direct
     assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
     records = checked_recordings(tmp_path)
-    calls = [e for own in records for e in select(own, "message", dir="c2s")
+    calls = [e for own in records for e in of(own, "message", dir="c2s")
              if e["msg"].get("method") == "tools/call"]  # fmt: skip
     assert len(calls) == 25
     return records

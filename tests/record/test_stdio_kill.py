@@ -91,11 +91,12 @@ def test_every_complete_frame_that_a_peer_received_is_recorded(who, seed, tmp_pa
         until = len(complete_lines(at_client)) + 100
         assert eventually(lambda: len(complete_lines(at_client)) > until)
         client.kill()
-    gone = eventually(lambda: not any(alive(pid) for pid in pids))
-    client.kill()
-    client.wait()
-    client.stdout.close()
-    assert gone
+    try:
+        eventually(lambda: not any(alive(pid) for pid in pids))
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
 
     recorded = {"c2s": [], "s2c": []}
     lost = 0
