@@ -1,6 +1,7 @@
 """Changes between two versions of a tool definition, and their effect on callers."""
 
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -39,148 +40,15 @@ def changed(*path: str | int, to: Any) -> dict[str, Any]:
     return tool
 
 
-CASES = [
-    (changed("description", to="Adds two."), "wording", ["description: changed"]),
-    (changed("title", to="Add"), "wording", ["title: added"]),
-    (changed("annotations", to={"readOnlyHint": True}), "hints", ["annotations: added"]),
-    (
-        changed("inputSchema", "properties", "a", "description", to="A number"),
-        "wording",
-        ["inputSchema/properties/a/description: added"],
-    ),
-    (
-        changed("inputSchema", "properties", "c", to={}),
-        "compatible",
-        ["inputSchema/properties/c: added"],
-    ),
-    (
-        changed("inputSchema", "required", to=["a", "b"]),
-        "breaking",
-        ["inputSchema/required/b: added"],
-    ),
-    (changed("inputSchema", "required", to=[]), "compatible", ["inputSchema/required/a: removed"]),
-    (
-        changed("inputSchema", "properties", "b", to=...),
-        "breaking",
-        ["inputSchema/properties/b: removed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "type", to="integer"),
-        "breaking",
-        ["inputSchema/properties/a/type: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "type", to=["number", "string"]),
-        "compatible",
-        ["inputSchema/properties/a/type: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "type", to="string"),
-        "unclear",
-        ["inputSchema/properties/a/type: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "enum", to=[1]),
-        "breaking",
-        ["inputSchema/properties/a/enum: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "enum", to=[1, 2, 3]),
-        "compatible",
-        ["inputSchema/properties/a/enum: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "minimum", to=1),
-        "breaking",
-        ["inputSchema/properties/a/minimum: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "minimum", to=-1),
-        "compatible",
-        ["inputSchema/properties/a/minimum: changed"],
-    ),
-    (
-        changed("inputSchema", "properties", "a", "minimum", to=...),
-        "compatible",
-        ["inputSchema/properties/a/minimum: removed"],
-    ),
-    (
-        changed("inputSchema", "properties", "b", "maxLength", to=3),
-        "breaking",
-        ["inputSchema/properties/b/maxLength: added"],
-    ),
-    (
-        changed("inputSchema", "additionalProperties", to=False),
-        "breaking",
-        ["inputSchema/additionalProperties: added"],
-    ),
-    (
-        changed("inputSchema", "additionalProperties", to=True),
-        "compatible",
-        ["inputSchema/additionalProperties: added"],
-    ),
-    (
-        changed("outputSchema", "properties", "sum", "minLength", to=0),
-        "compatible",
-        ["outputSchema/properties/sum/minLength: added"],
-    ),
-    (
-        changed("inputSchema", "properties", "b", "uniqueItems", to=False),
-        "compatible",
-        ["inputSchema/properties/b/uniqueItems: added"],
-    ),
-    (
-        changed("inputSchema", "properties", "b", "x-order", to=1),
-        "hints",
-        ["inputSchema/properties/b/x-order: added"],
-    ),
-    (
-        changed("inputSchema", "properties", "b", "nullable", to=True),
-        "unclear",
-        ["inputSchema/properties/b/nullable: added"],
-    ),
-    (changed("inputSchema", "definitions", to={"unused": {"type": "string"}}), "wording", []),
-    (
-        changed("inputSchema", "properties", "a", "type", to=5),
-        "unclear",
-        ["inputSchema/properties/a/type: changed"],
-    ),
-    (changed("outputSchema", to=...), "breaking", ["outputSchema: removed"]),
-    (
-        changed("outputSchema", "properties", "sum", to=...),
-        "breaking",
-        ["outputSchema/properties/sum: removed"],
-    ),
-    (
-        changed("outputSchema", "properties", "more", to={}),
-        "compatible",
-        ["outputSchema/properties/more: added"],
-    ),
-    (
-        changed("outputSchema", "required", to=[]),
-        "breaking",
-        ["outputSchema/required/sum: removed"],
-    ),
-    (
-        changed("outputSchema", "properties", "sum", "type", to="integer"),
-        "compatible",
-        ["outputSchema/properties/sum/type: changed"],
-    ),
-    (
-        changed("outputSchema", "properties", "sum", "type", to=["number", "null"]),
-        "breaking",
-        ["outputSchema/properties/sum/type: changed"],
-    ),
-]
+CASES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))["cases"]
 
 
-@pytest.mark.parametrize(
-    ("new", "drift", "what"), CASES, ids=[" ".join(c[2]) + " " + c[1] for c in CASES]
-)
-def test_a_change_is_classified_by_its_effect_on_callers(new: Any, drift: str, what: list[str]):
+@pytest.mark.parametrize("case", CASES, ids=[f"{c['changes']} {c['drift']}" for c in CASES])
+def test_a_change_is_classified_by_its_effect_on_callers(case: dict[str, Any]):
+    new = changed(*case["at"].split("/"), to=case.get("to", ...))
     changes = diff_definitions(json.dumps(BASE), json.dumps(new))
-    assert [change for change, _ in changes] == what
-    assert worst_class(changes) == drift
+    assert [change for change, _ in changes] == case["changes"]
+    assert worst_class(changes) == case["drift"]
 
 
 def test_a_boolean_required_of_draft_3_requires_nothing():
