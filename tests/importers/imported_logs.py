@@ -12,6 +12,8 @@ from mcptally.importers import Imported, import_logs
 from mcptally.pipeline.run import score
 
 SAMPLES = Path(__file__).parent / "samples"
+WRITTEN = Path(__file__).parent / "logs"
+"""Short logs that were written by hand in the formats of the programs."""
 TRACES = Path(__file__).parents[2] / "sample_traces"
 
 FACTS = (

@@ -46,42 +46,6 @@ MCP = {
     # opencode does not offer the tools of a server that has ended.
     "opencode": [*ORDERS, *SHAKY[:2]],
 }
-BUILT_IN = {
-    "claude-code": {
-        ("Bash", "ok"): 2,
-        ("Bash", "tool_error"): 3,
-        ("WaitForMcpServers", "ok"): 1,
-        ("Read", "ok"): 1,
-        ("Read", "tool_error"): 1,
-        ("nosuch", "tool_error"): 1,
-    },
-    # The command that takes 30 s is still running when its output is read.
-    "codex": {
-        ("exec_command", "ok"): 5,
-        ("exec_command", "tool_error"): 3,
-        ("nosuch", "tool_error"): 1,
-    },
-    "codex exec": {
-        ("command_execution", "ok"): 4,
-        ("command_execution", "tool_error"): 3,
-        ("command_execution", "no_response"): 1,
-    },
-    "gemini-cli": {
-        ("run_shell_command", "ok"): 4,
-        ("run_shell_command", "tool_error"): 2,
-        ("read_file", "ok"): 1,
-        ("read_file", "tool_error"): 1,
-        ("nosuch", "tool_error"): 1,
-    },
-    "opencode": {
-        ("bash", "ok"): 3,
-        ("bash", "tool_error"): 3,
-        ("slow", "tool_error"): 1,
-        ("read", "ok"): 1,
-        ("read", "tool_error"): 1,
-        ("nosuch", "tool_error"): 1,
-    },
-}
 
 
 @pytest.fixture(scope="module")

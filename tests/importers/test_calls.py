@@ -6,44 +6,14 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import Logs, all_records_accounted_for
+from tests.importers.imported_logs import WRITTEN, Logs, all_records_accounted_for
 
 pytestmark = pytest.mark.slow
 
 LOGS = Logs()
 
 
-CODE_LOG = [
-    {
-        "debug": "Starting connection with timeout of 30000ms",
-        "timestamp": "2026-03-01T10:00:00.000Z",
-    },
-    {"debug": "Calling MCP tool: send", "timestamp": "2026-03-01T10:00:01.000Z"},
-    {"error": "Server stderr: warming up\nready", "timestamp": "2026-03-01T10:00:01.100Z"},
-    {
-        "debug": "Tool 'send' completed successfully in 505ms",
-        "timestamp": "2026-03-01T10:00:01.506Z",
-    },
-    {"debug": "Calling MCP tool: send", "timestamp": "2026-03-01T10:00:02.000Z"},
-    {
-        "debug": "Tool 'send' failed after 0s: no such user: bob",
-        "timestamp": "2026-03-01T10:00:02.2Z",
-    },
-    {"debug": "Calling MCP tool: list", "timestamp": "2026-03-01T10:00:03.000Z"},
-    {
-        "debug": "Tool 'list' failed after 1s: MCP error -32602: Tool list not found",
-        "timestamp": "2026-03-01T10:00:04.000Z",
-    },
-    {"debug": "Calling MCP tool: wait", "timestamp": "2026-03-01T10:00:05.000Z"},
-]
-
-
-CODE = LOGS.add(
-    "mcp-logs-mailer/2026-03-01T10-00-00.jsonl",
-    "".join(
-        json.dumps({**line, "sessionId": "s0", "cwd": "/srv/demo"}) + "\n" for line in CODE_LOG
-    ),
-)
+CODE = LOGS.add("mcp-logs-mailer/2026-03-01T10-00-00.jsonl", WRITTEN / "claude-code-mcp.jsonl")
 
 
 def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(logs):
@@ -64,42 +34,7 @@ def test_claude_code_s_mcp_log_gives_tool_outcome_duration_and_stderr(logs):
     assert calls.get_column("response_tokens")[0] is None
 
 
-def turn(kind: str, at: str, *blocks: dict[str, object], **extra: object) -> str:
-    head = {"type": kind, "timestamp": at, "sessionId": "s1", "cwd": "/srv/demo", "uuid": "u"}
-    return json.dumps({**head, "message": {"role": kind, "content": list(blocks)}, **extra}) + "\n"
-
-
-def claude_code_transcript() -> str:
-    use = {"type": "tool_use", "id": "toolu_1", "name": "mcp__web__open", "input": {"url": "x"}}
-    other = {"type": "tool_use", "id": "toolu_2", "name": "mcp__my_db__run__sql", "input": {}}
-    error_reply = {"type": "tool_use", "id": "toolu_3", "name": "mcp__web__close", "input": {}}
-    own = {"type": "tool_use", "id": "toolu_4", "name": "Bash", "input": {"command": "ls"}}
-    text = [{"type": "text", "text": "Page not found"}]
-    no = "The user doesn't want to proceed with this tool use. The tool use was rejected"
-    return (
-        '{"type":"summary","summary":"x","sessionId":"s1","cwd":"/"}\n'
-        + turn("assistant", "2026-03-01T10:00:00.000Z", use, other)
-        + turn("assistant", "2026-03-01T10:00:00.100Z", error_reply, own)
-        + turn(
-            "user",
-            "2026-03-01T10:00:02.000Z",
-            {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": True, "content": text},
-        )
-        + turn(
-            "user",
-            "2026-03-01T10:00:03.000Z",
-            {"type": "tool_result", "tool_use_id": "toolu_2", "content": "3 rows"},
-        )
-        + turn(
-            "user",
-            "2026-03-01T10:00:04.000Z",
-            {"type": "tool_result", "tool_use_id": "toolu_3", "is_error": True, "content": no},
-        )
-        + turn("user", "2026-03-01T10:00:05Z", {"type": "tool_result", "tool_use_id": "toolu_4"})
-    )
-
-
-TRANSCRIPT = LOGS.add("session.jsonl", claude_code_transcript())
+TRANSCRIPT = LOGS.add("session.jsonl", WRITTEN / "claude-code-session.jsonl")
 
 
 def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(logs):
@@ -114,57 +49,7 @@ def test_claude_code_s_transcript_gives_arguments_and_content_of_each_server(log
     ]
 
 
-def codex(at: str, **payload: object) -> str:
-    return json.dumps({"timestamp": at, "type": "event_msg", "payload": payload}) + "\n"
-
-
-def codex_rollout() -> str:
-    request = {"server": "files", "tool": "read", "arguments": {"path": "a"}}
-    took = {"secs": 1, "nanos": 500_000_000}
-    good = {"content": [{"type": "text", "text": "ok"}], "isError": False}
-    bad = {"content": [{"type": "text", "text": "no such file"}], "isError": True}
-    return (
-        '{"timestamp":"2026-03-01T10:00:00Z","type":"session_meta","payload":{"id":"abc"}}\n'
-        + codex(
-            "2026-03-01T10:00:01Z", type="mcp_tool_call_begin", call_id="c1", invocation=request
-        )
-        + codex(
-            "2026-03-01T10:00:03Z",
-            type="mcp_tool_call_end",
-            call_id="c1",
-            invocation=request,
-            duration=took,
-            result={"Ok": good},
-        )
-        + json.dumps(
-            {
-                "timestamp": "2026-03-01T10:00:05Z",
-                "id": "0",
-                "msg": {
-                    "type": "mcp_tool_call_end",
-                    "call_id": "c2",
-                    "invocation": request,
-                    "duration": took,
-                    "result": {"Ok": bad},
-                },
-            }
-        )
-        + "\n"
-        + codex(
-            "2026-03-01T10:00:07Z",
-            type="mcp_tool_call_end",
-            call_id="c3",
-            invocation=request,
-            duration=took,
-            result={"Err": "tool call error: request timed out"},
-        )
-        + codex(
-            "2026-03-01T10:00:08Z", type="mcp_tool_call_begin", call_id="c4", invocation=request
-        )
-    )
-
-
-ROLLOUT = LOGS.add("rollout-x.jsonl", codex_rollout())
+ROLLOUT = LOGS.add("rollout-x.jsonl", WRITTEN / "codex-rollout.jsonl")
 
 
 def test_codex_rollouts_give_calls_with_their_durations(logs):
@@ -185,44 +70,13 @@ def test_codex_rollouts_give_calls_with_their_durations(logs):
     assert findings.filter(pl.col("rule").str.starts_with("protocol.before")).is_empty()
 
 
-def span(name: str, start: int, end: int, status: object = None, **attributes: object) -> dict:
-    values = {
-        key.replace("__", "."): {"stringValue": value} if isinstance(value, str) else value
-        for key, value in attributes.items()
-    }
-    return {
-        "spanId": f"{start:016x}",
-        "name": name,
-        "kind": 3,
-        "startTimeUnixNano": str(1_790_000_000_000_000_000 + start * 1_000_000),
-        "endTimeUnixNano": str(1_790_000_000_000_000_000 + end * 1_000_000),
-        "attributes": [{"key": key, "value": value} for key, value in values.items()],
-        "status": status or {},
-    }
-
-
-CALL = {"mcp__method__name": "tools/call", "gen_ai__tool__name": "get-weather"}
-SPANS = [
-    span("a", 1, 5, **CALL, gen_ai__tool__call__arguments='{"city":"Ulm"}')
-    | {"kind": "SPAN_KIND_CLIENT"},
-    span("b", 2, 9, {"code": 2}, **CALL, error__type="tool_error", mcp__session__id="s"),
-    span("c", 3, 4, {"code": 2, "message": "Unknown tool"}, **CALL, error__type="-32602"),
-    span("d", 6, 36, {"code": 2}, **CALL, error__type="timeout"),
-    span("e", 7, 8, {"code": "STATUS_CODE_ERROR", "message": "boom"}, **CALL, error__type="_OTHER"),
-    span("f", 8, 9, mcp__method__name="resources/read", mcp__resource__uri="file:///a"),
-    span("g", 9, 10, **CALL, gen_ai__tool__call__result='[{"type":"text","text":"rain"}]'),
-    span("h", 9, 12, http__method="GET"),
-]
-
-
-AGENT = {"attributes": [{"key": "service.name", "value": {"stringValue": "agent"}}]}
-DOCUMENT = {"resourceSpans": [{"resource": AGENT, "scopeSpans": [{"spans": SPANS}]}]}
-OTHER = json.dumps(DOCUMENT, indent=2).replace('"agent"', '"other"')
+SPANS = json.loads((WRITTEN / "spans.json").read_text())
+OTHER = json.dumps(SPANS, indent=2).replace('"agent"', '"other"')
 
 
 @pytest.mark.parametrize(
     "log",
-    [LOGS.add("traces.json", json.dumps(DOCUMENT)), LOGS.add("traces.json", OTHER)],
+    [LOGS.add("traces.json", json.dumps(SPANS)), LOGS.add("traces.json", OTHER)],
     ids=["one line", "printed over many lines"],
 )
 def test_spans_with_the_mcp_conventions_become_calls(logs, log):
@@ -243,23 +97,7 @@ def test_spans_with_the_mcp_conventions_become_calls(logs, log):
     assert calls.get_column("text")[-1] == "rain"
 
 
-def snooped(seq: int, direction: str, **extra: object) -> str:
-    head = {"session_id": "srv-1", "server_label": "demo", "seq": seq, "direction": direction}
-    when = f"2026-03-01T10:00:0{seq}.123456789Z"
-    return json.dumps({**head, "ts": when, "transport": "stdio", **extra}) + "\n"
-
-
-ASKED = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x"}}
-REPLY = {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
-SNOOPED = LOGS.add(
-    "srv-1.jsonl",
-    snooped(0, "meta", raw={"command": ["node", "x.js"]})
-    + snooped(1, "c2s", raw=ASKED)
-    + snooped(2, "stderr", text="listening")
-    + snooped(3, "s2c", text="not JSON")
-    + snooped(4, "s2c", raw=REPLY)
-    + "{broken\n",
-)
+SNOOPED = LOGS.add("srv-1.jsonl", WRITTEN / "mcpsnoop.jsonl")
 
 
 def test_sessions_of_mcpsnoop_are_read(logs):

@@ -21,7 +21,13 @@ from mcptally.importers.sqlite_tables import is_database
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check
 from tests.importers import styles
-from tests.importers.imported_logs import SAMPLES, TRACES, all_records_accounted_for, events
+from tests.importers.imported_logs import (
+    SAMPLES,
+    TRACES,
+    WRITTEN,
+    all_records_accounted_for,
+    events,
+)
 
 HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
 TIME = events(TRACES / "time.jsonl")[:40]
@@ -246,85 +252,9 @@ def test_impossible_values_are_left_out_of_an_import(tmp_path, form, told):
     assert all(0 <= event["ts_ns"] < 2**63 for event in made)
 
 
-_CALL = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
-_REPLY = '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"x"}]}}'
-_HAR_ENTRY = _entry(
-    timings={"blocked": 1, "send": 1, "wait": 1},
-    _eventSourceMessages=[{"time": 1.5, "eventName": "a", "eventId": "1", "data": "{}"}],
-    response={
-        "status": 200,
-        "headers": [{"name": "content-type", "value": "application/json"}],
-        "content": {"text": "{}", "size": 2, "encoding": "x"},
-    },
-)
-_SENTRY = {
-    "type": "transaction",
-    "start_timestamp": 1790000000.5,
-    "contexts": {"trace": {"span_id": "a", "op": "mcp.server", "data": {"mcp.tool.name": "x"}}},
-    "spans": [{"span_id": "b", "parent_span_id": "a", "status": "ok", "data": {"a": 1}}],
-}
-_RUN = {
-    "id": "r",
-    "run_type": "tool",
-    "name": "x",
-    "error": "no",
-    "trace_id": "t",
-    "start_time": "2026-11-22T20:00:00Z",
-    "end_time": "2026-11-22T20:00:01Z",
-    "inputs": {"a": 1},
-    "outputs": {"output": {"type": "tool", "content": "y"}},
-}
-_PAYLOAD = {
-    "id": "r",
-    "call_type": "call_mcp_tool",
-    "status": "success",
-    "startTime": 1790000000.5,
-    "metadata": {"mcp_tool_call_metadata": {"name": "x", "arguments": {"a": 1}}},
-    "response": {"content": [{"type": "text", "text": "y"}], "isError": False},
-}
-_PART = {
-    "type": "tool",
-    "callID": "c",
-    "tool": "web_open",
-    "state": {"status": "completed", "input": {}, "output": "y", "time": {"start": 1790000000000}},
-}
-_GEMINI = {
-    "id": "c",
-    "name": "mcp_web_open",
-    "args": {},
-    "status": "success",
-    "timestamp": 1790000001,
-    "result": [{"functionResponse": {"response": {"output": "y"}}}],
-}
-_ACCESS = {
-    "start_time": "2026-11-22T20:00:00Z",
-    "duration": 5,
-    "response_code": 500,
-    "mcp.method.name": "tools/call",
-    "mcp.tool.name": "x",
-    "mcp.target": "y",
-    "jsonrpc.request.id": "1",
-    "mcp.session.id": "s",
-    "mcp.error.code": -32602,
-    "mcp.error.message": "no",
-    "error": "no",
-}
-
 LINES = {
-    "access-log": [json.dumps(_ACCESS)],
-    "har": [json.dumps(_HAR_ENTRY)],
-    "otlp": [json.dumps(_span())],
-    "codex": [CODEX.decode().strip()],
-    "claude-code": CODE.decode().splitlines(),
-    "mcpsnoop": SNOOP.decode().splitlines()[:1],
-    "jsonrpc": [_CALL, _REPLY],
-    "sentry": [json.dumps(_SENTRY)],
-    "langsmith": [json.dumps(_RUN)],
-    "litellm": [json.dumps(_PAYLOAD)],
-    "opencode": [json.dumps({"part": _PART})],
-    "gemini-cli": [json.dumps({"id": "m", "timestamp": 1790000000, "toolCalls": [_GEMINI]})],
-    "vscode": [_CALL, _REPLY],
-    "claude-desktop": [_CALL, _REPLY],
+    form: [json.dumps(line) for line in lines]
+    for form, lines in json.loads((WRITTEN / "lines.json").read_text()).items()
 }
 """Format → its lines, as JSON."""
 AROUND = {

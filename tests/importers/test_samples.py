@@ -1,13 +1,19 @@
 """Samples from the real programs, compared with our recording of the same traffic."""
 
-import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import FACTS, SAMPLES, Logs, all_records_accounted_for, facts
+from tests.importers.imported_logs import (
+    FACTS,
+    SAMPLES,
+    WRITTEN,
+    Logs,
+    all_records_accounted_for,
+    facts,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -204,34 +210,7 @@ def test_sentry_s_spans_have_the_tool_arguments_and_result_but_not_whether_it_is
     assert facts(given[0], "tool", "arguments") == facts(given[1], "tool", "arguments")
 
 
-SENTRY_SPANS = {
-    "event_id": "e",
-    "type": "transaction",
-    "transaction": "GET /",
-    "start_timestamp": 1790000000.0,
-    "timestamp": 1790000009.0,
-    "contexts": {"trace": {"op": "http.server", "span_id": "a"}},
-    "spans": [
-        {
-            "span_id": "b",
-            "parent_span_id": "a",
-            "op": "mcp.server",
-            "start_timestamp": 1790000001.0,
-            "timestamp": 1790000002.5,
-            "status": "internal_error",
-            "data": {
-                "mcp.tool.name": "search",
-                "mcp.server.name": "docs",
-                "mcp.tool.result.is_error": True,
-                "mcp.tool.result.content": "no such index",
-            },
-        },
-        "damaged",
-    ],
-}
-
-
-SENTRY = LOGS.add("event.json", json.dumps(SENTRY_SPANS) + "\n")
+SENTRY = LOGS.add("event.json", WRITTEN / "sentry-event.json")
 
 
 def test_a_sentry_span_with_only_the_required_names_is_a_call_of_its_tool(logs):

@@ -18,7 +18,6 @@ from tests import corpus
 from tests.seeds.cases import lines
 
 INTERPRETATIONS = {"seed": "document", "inspector": "inspector"}
-MODULES = {"seed": document, "inspector": inspector}
 
 
 def judged(files):
