@@ -62,7 +62,7 @@ OUR_LABELS = tuple(
     TESTS / "verdict" / name
     for name in (
         *("held_out.jsonl", "recorded.jsonl", "natural.jsonl", "repeated.jsonl"),
-        *("fresh.jsonl", "fresh_faulty.jsonl"),
+        *("fresh.jsonl", "fresh_faulty.jsonl", "fresh2.jsonl", "fresh2_faulty.jsonl"),
     )
 )
 INJECTED_FAULTS = TESTS / "truth" / "labels.jsonl"
@@ -74,7 +74,7 @@ RECORDINGS = {
     INJECTED_FAULTS: TESTS / "truth" / "recordings",
 }
 """Labelled file → the recordings of its calls."""
-FAULTY = (OUR_LABELS[1].name, OUR_LABELS[5].name, INJECTED_FAULTS.name)
+FAULTY = (*(OUR_LABELS[n].name for n in (1, 5, 7)), INJECTED_FAULTS.name)
 """Labelled files whose servers or backends were made to fail. Certainty is calibrated on the other
 files: it is the share of right verdicts on calls to servers as their users run them."""
 SEALED = "sealed"
@@ -573,6 +573,12 @@ def main() -> None:
     key = ["file", "line"]
     missed = found.filter(pl.col("is_hidden") & ~pl.col("hidden_error")).select(key)
     repeated = pl.col("file") == OUR_LABELS[3].name
+    fresh = {
+        "fresh, read": OUR_LABELS[4],
+        "fresh with faulty backends, read": OUR_LABELS[5],
+        "second fresh set, read": OUR_LABELS[6],
+        "second fresh set with faulty backends, read": OUR_LABELS[7],
+    }
     of_file = {
         "as users run them, unread": ~pl.col("file").is_in(FAULTY),
         "faulty backends, unread": pl.col("file") == OUR_LABELS[1].name,
@@ -590,14 +596,12 @@ def main() -> None:
         "faulty backends, unread": faulty,
         "injected faults, unread": injected,
         "calls repeated, read": held_out.filter(repeated & ~unread),
-        "fresh, read": held_out.filter(pl.col("file") == OUR_LABELS[4].name),
-        "fresh with faulty backends, read": held_out.filter(pl.col("file") == OUR_LABELS[5].name),
+        **{name: held_out.filter(pl.col("file") == file.name) for name, file in fresh.items()},
         "all, read and unread": held_out,
     }
     hidden = {name: found.filter(unread & some) for name, some in of_file.items()}
     hidden["calls repeated, read"] = found.filter(repeated & ~unread)
-    hidden["fresh, read"] = found.filter(pl.col("file") == OUR_LABELS[4].name)
-    hidden["fresh with faulty backends, read"] = found.filter(pl.col("file") == OUR_LABELS[5].name)
+    hidden |= {name: found.filter(pl.col("file") == file.name) for name, file in fresh.items()}
     hidden["all, read and unread"] = found
     sections = {
         "All figures together": together(sets, hidden),
