@@ -1,4 +1,7 @@
-"""Builds a `compiled.json` in each folder with TOML files: the same as JSON, read much faster.
+"""Builds files that are read much faster than they are computed.
+
+These are a `compiled.json` in each folder with TOML files, with their content as JSON, and one in
+`statistics` with quantiles that SciPy computes.
 
 Hatchling runs this hook for wheels and for editable installs. After a change of a rule file, the
 program reads that file itself until the package is installed again.
@@ -11,12 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from scipy.special import ndtri, stdtrit
 
 PACKAGE = Path("src", "mcptally")
+MAX_FREEDOM = 1_000
+"""Number of quantiles of Student's t."""
 
 
 def write_compiled(root: Path) -> list[Path]:
-    """Write the files in the checkout at `root` and return their paths."""
+    """Write the files in the checkout at `root`; return the paths of those about TOML files."""
+    write_quantiles(root / PACKAGE / "statistics")
     package = root / PACKAGE
     folders: dict[Path, dict[str, dict[str, Any]]] = {}
     for path in sorted(package.rglob("*.toml")):
@@ -31,7 +38,15 @@ def write_compiled(root: Path) -> list[Path]:
     return [folder / "compiled.json" for folder in folders]
 
 
-class CompileRules(BuildHookInterface):
+def write_quantiles(folder: Path) -> None:
+    """Write the 97.5 % quantiles of Student's t, after that of the normal distribution."""
+    folder.mkdir(exist_ok=True)
+    quantiles = [ndtri(0.975), *(stdtrit(df, 0.975) for df in range(1, MAX_FREEDOM + 1))]
+    text = json.dumps({"t_quantiles": list(map(float, quantiles))})
+    (folder / "compiled.json").write_text(text, encoding="utf-8")
+
+
+class CompileFiles(BuildHookInterface):
     """Writes the files before the package is built."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002

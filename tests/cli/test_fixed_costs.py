@@ -83,6 +83,7 @@ COMMANDS = {
     "score --help": Most(set(), 13),
     "rules": Most({"msgspec", "tomllib"}, 13),
     "query STORE select_1": Most(QUERY, 86, statements=22),
+    "query STORE timeline": Most(QUERY, 86, statements=31),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
     "query STORE tool_scores": Most(QUERY | {"scipy", "numpy.ma"}, 86, statements=33),
@@ -96,7 +97,7 @@ def test_a_command_loads_and_executes_no_more_than_it_needs(
     sample_store: mt.Store, tmp_path: Path
 ) -> None:
     duckdb_file.refresh(sample_store.path)
-    mt.open_store(sample_store.path, masked=True).ask("tool_scores")  # writes the masked copies
+    mt.open_store(sample_store.path, masked=True).ask("timeline")  # writes the masked copies
     words = {
         "STORE": str(sample_store.path),
         "ARCHIVE": str(corpus.SAMPLES),

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from mcptally.statistics.quantiles import LEVEL, t_quantile
+
 Floats = npt.NDArray[np.float64]
 
-LEVEL: Final = 0.975
-"""The probability that a value is below the upper bound of a two-sided 95 % interval."""
 PRIOR_SESSIONS: Final = 1.5
 """Weight of the prior assumption that a session counts as one call, as a number of sessions with
 the rarer result."""
@@ -29,9 +29,7 @@ def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
         n_eff: effective sample sizes.
         t: `RateInterval.t`, or a quantile of Student's t.
     """
-    from scipy.special import ndtri  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
-
-    normal = ndtri(LEVEL)
+    normal = t_quantile(LEVEL, np.inf)
     outer = normal + (t - normal) * 2 * np.minimum(rate, 1 - rate)
     low, _ = _ends(rate, n_eff, np.where(rate <= 0.5, outer, t))
     _, high = _ends(rate, n_eff, np.where(rate <= 0.5, t, outer))
@@ -85,9 +83,7 @@ def rate_intervals(
             for rates of 0 and 1. NaN if unknown.
         known_of_all: number of sessions behind this estimate: the sum over tools of `rarer`.
     """
-    from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (as above)
-
-    normal = ndtri(LEVEL)
+    normal = t_quantile(LEVEL, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = y / n
         binomial = mean * (1 - mean)
@@ -115,7 +111,7 @@ def rate_intervals(
         # The variance of individual calls is known. Only the variance between sessions is
         # estimated: it has this weight in the interval's width.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
-        t = normal + (stdtrit(freedom, LEVEL) - normal) * weight * (1 - 1 / effect)
+        t = normal + (t_quantile(LEVEL, freedom) - normal) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)
         # Clopper and Pearson's exact bound.
         bound = (1 - LEVEL) ** (1 / n_eff)

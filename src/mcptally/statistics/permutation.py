@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcptally.statistics import intervals
+from mcptally.statistics.quantiles import LEVEL, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
@@ -100,10 +101,8 @@ def _side(hits: Floats, sizes: Floats, weights: Floats) -> _Side:
 
 def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float, float]:
     """Return Newcombe's interval for a difference, from the Wilson intervals of both groups."""
-    from scipy.special import stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
-
     rates, n_eff = np.asarray([base, new]).T
-    t = np.full(2, stdtrit(max(1, min(sessions - 2, 2 * known)), intervals.LEVEL))
+    t = np.full(2, t_quantile(LEVEL, max(1, min(sessions - 2, 2 * known))))
     low, high = intervals.wilson(rates, n_eff, t)
     below, above = rates - low, high - rates
     change = new.rate - base.rate
@@ -112,7 +111,7 @@ def _interval(base: _Side, new: _Side, known: int, sessions: int) -> tuple[float
 
 def _p_value(weighted: Floats, weights: Floats, split: int, known: int) -> float:
     """Return the share of session permutations with a difference at least as large as observed."""
-    from scipy.special import stdtr  # noqa: PLC0415  (as above)
+    from scipy.special import stdtr  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
 
     sessions = len(weights)
     # Scores sum to 0, so the sum over one group is far from 0 if the groups differ.

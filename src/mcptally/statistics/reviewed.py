@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mcptally.statistics.intervals import wilson
+from mcptally.statistics.quantiles import t_quantile
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -263,9 +264,7 @@ def _of_group(size: float, answers: Sequence[float], alpha: float, mixed: float)
 
 
 def _normal(alpha: float) -> float:
-    from scipy.special import ndtri  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
-
-    return float(ndtri(1 - alpha / 2))
+    return float(t_quantile(1 - alpha / 2, math.inf))
 
 
 def _wilson(rate: float, n: float, alpha: float) -> Interval:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from duckdb.func import ARROW, DEFAULT, SPECIAL
 
 from mcptally.statistics import arrow_values as arrow
-from mcptally.statistics import bootstrap, intervals, permutation
+from mcptally.statistics import bootstrap, intervals, permutation, quantiles
 from mcptally.statistics import contrasts as contrast_search
 from mcptally.statistics.change_points import Change, Series
 from mcptally.statistics.change_points import change_points as changes_of
@@ -92,11 +92,7 @@ def _close() -> None:
 
 def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
     """Return the quantile `p` of Student's t with `df` degrees of freedom (infinite: normal)."""
-    from scipy.special import ndtri, stdtrit  # noqa: PLC0415  (takes 0.2 s, and few questions need it)
-
-    level, freedom = arrow.numbers(p), arrow.numbers(df)
-    with np.errstate(invalid="ignore"):
-        return arrow.array(np.where(np.isinf(freedom), ndtri(level), stdtrit(freedom, level)))
+    return arrow.array(quantiles.t_quantile(arrow.numbers(p), arrow.numbers(df)))
 
 
 def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
