@@ -147,6 +147,13 @@ def test_an_exception_group_names_its_cause():
     assert "ConnectionRefusedError" in find_exceptions(lines(GROUP))["exception"].item()
 
 
+def test_exceptions_that_were_written_together_keep_their_order():
+    shards = [f"KeyError: 'shard {number}'" for number in range(40)]
+    head = 'Traceback (most recent call last):\n  File "/srv/sums.py", line 3, in add'
+    at_once = lines("\n".join(f"{head}\n{each}" for each in shards)).with_columns(ts_ns=5)
+    assert find_exceptions(at_once)["exception"].to_list() == shards
+
+
 def test_output_without_a_stack_trace_has_no_exception():
     assert find_exceptions(lines("ValueError: no\nat the end")).is_empty()
 

@@ -99,7 +99,7 @@ def find_exceptions(stderr: pl.DataFrame) -> pl.DataFrame:
         return StderrExceptions.empty()
     found = pl.concat([_of_python(lines), _of_frames(lines)])
     found = found.with_columns(StderrExceptions.exception.col.str.head(MAX_CHARS))
-    return found.sort("ts_ns", "recording").pipe(run_query)
+    return found.sort("ts_ns", "recording", maintain_order=True).pipe(run_query)
 
 
 def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
@@ -283,7 +283,7 @@ def add_stderr_error(calls: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
         .select("call", "recording", "tool", "ts_ns", "reply_ns", "outcome")
         .filter(of_recordings)
         .drop_nulls("reply_ns")
-        .sort("reply_ns")
+        .sort("reply_ns", maintain_order=True)
         .pipe(run_query)
     )
     is_error = GatheredCalls.outcome.col.is_in(["tool_error", "protocol_error"])
