@@ -10,6 +10,7 @@ import polars as pl
 from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Closes, Event, Opens, RawFrames, StderrEvents
+from mcptally.tables.arrow import matches
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -246,7 +247,7 @@ def _explained(rows: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
         .join(last_words, on=Event.recording.name, how="left")
         .with_columns(
             words.alias(ServerLives.last_words.name),
-            words.str.contains(_AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
+            matches(words, _AT_SHUTDOWN).fill_null(value=False).alias(_Ends.shutdown.name),
         )
     )
     # A server that answered nothing and exited with an error did not exit because the client
@@ -321,16 +322,16 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         )
         .pipe(run_query)
     )
-    is_error = text.str.contains(_EXCEPTION) | text.str.contains(_LEVEL)
+    is_error = matches(text, _EXCEPTION) | matches(text, _LEVEL)
     weight = (
         # A server that cannot start may log the cause before the final exception.
         pl.when(pl.col("unanswered") & is_error & _cause(text).is_not_null())
         .then(4)
-        .when(text.str.contains(_EXCEPTION))
+        .when(matches(text, _EXCEPTION))
         .then(3)
-        .when(text.str.contains(_LEVEL))
+        .when(matches(text, _LEVEL))
         .then(2)
-        .when(text.str.contains(_WORDS))
+        .when(matches(text, _WORDS))
         .then(1)
         .otherwise(0)
     )
@@ -339,7 +340,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         last.lazy()
         .select(StderrEvents.text.name, "unanswered")
         .unique()
-        .filter(~text.str.contains(_NOT_WORDS))
+        .filter(~matches(text, _NOT_WORDS))
         .with_columns(weight.alias("weight"))
     )
     return (
@@ -359,9 +360,9 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
 def _cause(line: pl.Expr) -> pl.Expr:
     """Return an expression for the cause that a line gives for a failed start; null if none."""
     cause = pl.coalesce(
-        pl.when(line.str.contains(pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
+        pl.when(matches(line, pattern)).then(pl.lit(name)) for name, pattern in _CAUSES.items()
     )
-    return pl.when(~line.str.contains(_BUG) | (cause == "broken_dependency")).then(cause)
+    return pl.when(~matches(line, _BUG) | (cause == "broken_dependency")).then(cause)
 
 
 def _failure() -> pl.Expr:
@@ -376,7 +377,7 @@ def _failure() -> pl.Expr:
         )
         .when(Closes.exit_code.col.is_in([126, 127]))
         .then(pl.lit("missing_program"))
-        .when(_Ends.names_argument.col & words.str.contains(_WORDS))
+        .when(_Ends.names_argument.col & matches(words, _WORDS))
         .then(pl.lit("misconfigured"))
         .when(_cause(words).is_not_null())
         .then(_cause(words))

@@ -10,6 +10,7 @@ from mcptally.pipeline.tokens import count_tokens
 from mcptally.review.answers import AppliedReviews
 from mcptally.seeds.inspector.scenario import assign_scenarios
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
+from mcptally.tables.arrow import matches
 from mcptally.tables.ids import digest
 from mcptally.tables.outcomes import ANSWERED_BY_CLIENT, Fault
 from mcptally.tables.queries import run_query
@@ -128,8 +129,8 @@ def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFr
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     text = pl.col("first_text")
     if calls.get_column(Judged.stderr_error.name).count():
-        has_data = ~text.fill_null("").str.contains(_EMPTY)
-        has_data |= ~pl.col("structured_content").fill_null("").str.contains(_EMPTY)
+        has_data = ~matches(text.fill_null(""), _EMPTY)
+        has_data |= ~matches(pl.col("structured_content").fill_null(""), _EMPTY)
         text = pl.when(has_data).then(text).otherwise(pl.coalesce(Judged.stderr_error.col, text))
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),

@@ -32,6 +32,7 @@ from mcptally.rules.findings import (
     run_checks,
     select_for_findings,
 )
+from mcptally.tables.arrow import matches
 from mcptally.tables.declaration import Column
 from mcptally.tables.findings import Findings
 from mcptally.tables.formatting import formatted
@@ -115,7 +116,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "definition.hint_against_name",
-            (reads & name.str.contains(writing)) | (harmless & name.str.contains(deleting)),
+            (reads & matches(name, writing)) | (harmless & matches(name, deleting)),
             "the name says that the tool changes something, the annotations say that it does not",
             evidence="annotations",
             path="/annotations",
@@ -123,7 +124,7 @@ def _check_texts(described: pl.DataFrame) -> Iterator[pl.DataFrame]:
         *(
             Check(
                 "definition.hidden_instruction",
-                text.str.contains(pattern),
+                matches(text, pattern),
                 "the definition tells the model to act without the user's knowledge",
                 evidence=text.str.extract(f"(.{{0,60}}(?:{pattern}).{{0,100}})"),
             )

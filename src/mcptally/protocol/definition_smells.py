@@ -31,6 +31,7 @@ from mcptally.rules.findings import (
     run_checks,
     select_for_findings,
 )
+from mcptally.tables.arrow import matches
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Scored
@@ -169,21 +170,21 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "definition.format_undocumented",
-            string & free & Arguments.words.col.str.contains(names) & ~text.str.contains(formats),
+            string & free & matches(Arguments.words.col, names) & ~matches(text, formats),
             formatted("{} is text without a stated format", "name"),
             evidence="text",
             path="pointer",
         ),
         Check(
             "definition.limits_unstated",
-            number & free & ~text.str.contains(limits),
+            number & free & ~matches(text, limits),
             formatted("{} is a number without stated limits", "name"),
             evidence="text",
             path="pointer",
         ),
         Check(
             "definition.default_unstated",
-            ~Arguments.required.col & ~Arguments.defaulted.col & ~text.str.contains(defaults),
+            ~Arguments.required.col & ~Arguments.defaulted.col & ~matches(text, defaults),
             formatted("what happens without {} is not stated", "name"),
             evidence="text",
             path="pointer",
@@ -199,7 +200,7 @@ def _check_arguments(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "definition.required_in_prose",
-            ~Arguments.required.col & text.str.contains(required),
+            ~Arguments.required.col & matches(text, required),
             formatted("{} is optional in the schema and required in its description", "name"),
             evidence="text",
             path="pointer",

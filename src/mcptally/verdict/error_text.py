@@ -6,6 +6,8 @@ from typing import Final
 
 import polars as pl
 
+from mcptally.tables.arrow import matches
+
 HEAD: Final = 1600
 """Number of characters at the start of a long text that rules examine."""
 TAIL: Final = 500
@@ -160,7 +162,7 @@ def _replaced(text: pl.Expr, name: pl.Expr, before: str, after: str) -> pl.Expr:
 
 def is_uninformative(text: pl.Expr) -> pl.Expr:
     """Return an expression that is true if a text reports a failure without stating its cause."""
-    return text.str.replace(_ALL_WRAPPERS, "").str.contains(_UNINFORMATIVE)
+    return matches(text.str.replace(_ALL_WRAPPERS, ""), _UNINFORMATIVE)
 
 
 def stack_trace(text: pl.Expr, exception: pl.Expr) -> pl.Expr:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.arrow import matches
 from mcptally.tables.queries import run_query
 
 MAX_LINES: Final = 160
@@ -56,7 +57,7 @@ There are two patterns because a single one with `\\b` and all words takes thirt
 def lines(texts: pl.Series) -> pl.Series:
     """Return the lines of each text; empty if it is not JSON or does not match `LIKELY`."""
     text = pl.col("text")
-    words, whole_words = map(text.str.head(4000).str.contains, LIKELY)
+    words, whole_words = (matches(text.str.head(4000), pattern) for pattern in LIKELY)
     frame = texts.to_frame("text")
     likely = (
         frame.lazy()

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.arrow import matches
+
 _RUNS: Final = r"\b(?:run|execut|evaluat|eval|interpret|invok)\w*"
 _SQL: Final = "sql|cypher|mongo|redis|sqlite|postgres|duckdb|bigquery|influx|prometheus|graphql"
 
@@ -31,12 +33,12 @@ class _Kind(msgspec.Struct, frozen=True):
         """Return an expression that is true if a tool is of this kind."""
         words = rf"(?:^|[_\-./ ])(?:{self.name})(?:$|[_\-./ ])"
         of_name = f"(?i){words}|{self.within}" if self.within else f"(?i){words}"
-        found = name.str.contains(of_name).fill_null(value=False)
+        found = matches(name, of_name).fill_null(value=False)
         if self.description and description is not None:
-            found |= description.str.contains(f"(?i){self.description}").fill_null(value=False)
+            found |= matches(description, f"(?i){self.description}").fill_null(value=False)
         if self.arguments:
             member = rf'(?i)"(?:{self.arguments})"\s*:'
-            found &= arguments.str.contains(member).fill_null(value=False)
+            found &= matches(arguments, member).fill_null(value=False)
         return found
 
 

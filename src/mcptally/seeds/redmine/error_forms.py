@@ -8,6 +8,7 @@ from typing import Final
 import polars as pl
 
 from mcptally.rules import findings as rule_findings
+from mcptally.tables.arrow import matches
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import ErrorForms, GatheredCalls
@@ -40,9 +41,9 @@ def error_form() -> pl.Expr:
         .then(pl.lit("isError, text"))
         .when(outcome == "tool_error")
         .then(pl.lit("isError, nothing"))
-        .when(pl.coalesce(text, structured).str.contains(f"{_FAILED}|{_ERROR_FIRST}"))
+        .when(matches(pl.coalesce(text, structured), f"{_FAILED}|{_ERROR_FIRST}"))
         .then(pl.lit("JSON without isError"))
-        .when(text.str.contains(_SAYS_ERROR))
+        .when(matches(text, _SAYS_ERROR))
         .then(pl.lit("text without isError"))
         .otherwise(pl.lit(None, pl.String))
         .alias("error_shape")
