@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,80 +51,11 @@ def limited(small) -> mt.Store:
     return mt.open_store(small.path, memory="200MB")
 
 
-READS = {
-    "a file": "SELECT * FROM read_csv('{folder}/secret.csv')",
-    "a file by its name": "SELECT * FROM '{folder}/secret.csv'",
-    "a file through the store": "SELECT * FROM read_csv('{folder}/store/calls/../../secret.csv')",
-    "a file as text": "SELECT * FROM read_text('{folder}/secret.csv')",
-    "a file as bytes": "SELECT * FROM read_blob('{folder}/secret.csv')",
-    "the names of files": "SELECT * FROM glob('{folder}/*')",
-    "what a file looks like": "SELECT * FROM sniff_csv('{folder}/secret.csv')",
-    "the store's own manifest": "SELECT * FROM read_text('{folder}/store/store.json')",
-    "the network": "SELECT * FROM read_csv('http://127.0.0.1:9/x.csv')",
-    "Python's variables": "SELECT * FROM secret",
-    "another database": "SELECT * FROM read_duckdb('{folder}/other.duckdb')",
-    "SQL in SQL": "SELECT * FROM query('SELECT * FROM read_text(''{folder}/secret.csv'')')",
-    "SQL as JSON": (
-        "SELECT * FROM json_execute_serialized_sql(json_serialize_sql("
-        "'SELECT * FROM read_text(''{folder}/secret.csv'')'))"
-    ),
-    "an environment variable": "SELECT getenv('HOME')",
-    "a file that JSON is read from": "SELECT * FROM read_json('{folder}/secret.csv')",
-    "objects of a file": "SELECT * FROM read_ndjson_objects('{folder}/secret.csv')",
-    "a Parquet file elsewhere": "SELECT * FROM parquet_metadata('{folder}/x.parquet')",
-    "a table of an extension": "SELECT * FROM sqlite_scan('{folder}/x.db', 't')",
-    "memory of the process": "SELECT * FROM pandas_scan(140000)",
-    "memory of the process, by pointer": "SELECT * FROM arrow_scan(1::POINTER, 1, 1)",
-    "an object store": "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
-    "kept secrets": "SELECT * FROM which_secret('s3://x', 's3')",
-}
-WRITES = {
-    "a file": "COPY (SELECT 1) TO '{folder}/out.csv'",
-    "a file in the store": "COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
-    "a file, explained": "EXPLAIN ANALYZE COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
-    "a file, after a SELECT": "SELECT 1; COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
-    "a file, after a comment": "/* SELECT */ COPY (SELECT 1) TO '{folder}/store/calls/out.csv'",
-    "a database": "ATTACH '{folder}/store/calls/other.duckdb' AS other",
-    "the whole database": "EXPORT DATABASE '{folder}/store/calls/export'",
-    "a view": "CREATE OR REPLACE VIEW calls AS SELECT 1",
-    "a view's end": "DROP VIEW calls",
-    "a row": "INSERT INTO calls VALUES (1)",
-    "a row within": "WITH x AS (INSERT INTO calls VALUES (1) RETURNING *) SELECT * FROM x",
-    "a macro": "CREATE MACRO f() AS 1",
-    "a setting": "SET enable_external_access = true",
-    "a setting's default": "RESET lock_configuration",
-    "a pragma": "PRAGMA enable_profiling",
-    "an extension": "INSTALL httpfs",
-    "an extension at once": "LOAD httpfs",
-    "a log": "CALL enable_logging(storage = 'file', storage_path = '{folder}/log')",
-    "a log by SELECT": "SELECT * FROM enable_logging(storage_path = '{folder}/log')",
-    "an extension from elsewhere": "INSTALL httpfs FROM 'http://127.0.0.1:9'",
-    "a resource": "SELECT * FROM create_external_resource('x')",
-    "a secret": "CREATE SECRET s (TYPE s3, KEY_ID 'x', SECRET 'y')",
-    "a folder": "COPY calls TO '{folder}/store/calls' (FORMAT parquet, PARTITION_BY (tool))",
-    "a database, read only": "ATTACH '{folder}/other.duckdb' (READ_ONLY)",
-    "a checkpoint": "CHECKPOINT",
-    "a checkpoint by SELECT": "SELECT * FROM checkpoint()",
-    "SQL in a text": "SELECT * FROM \"Query\" /* ( */ ('SELECT 1')",
-    "SQL in a text, after a text that is not ASCII": "SELECT 'é', * FROM query('SELECT 1')",
-    "SQL in a text, after a name that is not ASCII": "SELECT 1 AS \"日本\" FROM query('SELECT 1')",
-    "SQL in a text, after a comment that is not ASCII": "SELECT * /* 😀 */ FROM query('SELECT 1')",
-    "SQL in a text, between blanks of Unicode": "SELECT * FROM\u2003query\u3000('SELECT 1')",
-    "SQL in a text, and blanks that nobody sees": "SELECT * FROM query\u200b('SELECT 1')",
-    "SQL in a text, with its schema": "SELECT 'é' FROM system.main.query('SELECT 1')",
-    "SQL in a text, described": "SELECT 'é' FROM (DESCRIBE FROM query('SELECT 1'))",
-    "SQL in a text, explained": "EXPLAIN SELECT 'é' FROM query('SELECT 1')",
-    "a checkpoint after a text that is not ASCII": "SELECT 'é', * FROM checkpoint()",
-    "a log after a text that is not ASCII": "SELECT 'é', write_log('x')",
-    "a lone surrogate": "SELECT '\ud800'",
-    "a resource's kind": "SELECT * FROM register_external_resource_type ('x', kind := 'y')",
-    "the memory limit": "SET memory_limit = '1TB'",
-    "a function in Python": "CREATE FUNCTION f(x) AS x",
-    "a prepared statement": "PREPARE p AS SELECT 1",
-    "a variable": "SET VARIABLE server = 'x'",
-    "nothing": "",
-    "a comment": "-- SELECT 1",
-}
+REFUSED = tomllib.loads(
+    Path(__file__).with_name("refused_queries.toml").read_text(encoding="utf-8")
+)
+READS = REFUSED["reads"]
+WRITES = REFUSED["writes"] | {"a lone surrogate": "SELECT '\ud800'"}
 
 
 NATIVE = {

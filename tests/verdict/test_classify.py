@@ -1,6 +1,7 @@
 """Verdicts on error texts of many kinds, none of them from the labelled files."""
 
-# ruff: noqa: RUF001 - texts as servers write them.
+import tomllib
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -43,58 +44,8 @@ def verdicts_of(*calls: dict[str, object]) -> list[str]:
     return [verdict for verdict, _ in judged(*calls)]
 
 
-CAUSES = [
-    # Crashes, by language.
-    ("TypeError: 'NoneType' object is not subscriptable", "tool_failure"),
-    ("Cannot read properties of null (reading 'id')", "tool_failure"),
-    ("runtime error: index out of range [3] with length 3", "tool_failure"),
-    ("called `Option::unwrap()` on a `None` value", "tool_failure"),
-    (
-        'java.lang.NullPointerException: Cannot invoke "a.b()" because "x" is null',
-        "tool_failure",
-    ),
-    ("System.NullReferenceException: Object reference not set to an instance", "tool_failure"),
-    ("undefined method `each' for nil:NilClass", "tool_failure"),
-    (
-        "PHP Fatal error:  Uncaught Error: Call to a member function get() on null",
-        "tool_failure",
-    ),
-    # What a server lacks.
-    ("ACME_TOKEN environment variable is required", "tool_failure"),
-    ("spawn pdftotext ENOENT", "tool_failure"),
-    ("ModuleNotFoundError: No module named 'cv2'", "tool_failure"),
-    (
-        "Executable doesn't exist at /root/.cache/ms-playwright/chromium-1/chrome",
-        "tool_failure",
-    ),
-    # Networks and upstreams.
-    ("getaddrinfo ENOTFOUND api.example.com", "infrastructure"),
-    ("httpx.ConnectError: All connection attempts failed", "infrastructure"),
-    ('Post "https://x.test": dial tcp 10.0.0.1:443: i/o timeout', "infrastructure"),
-    ("upstream returned 503 Service Unavailable", "infrastructure"),
-    ("Unexpected token < in JSON at position 0", "infrastructure"),
-    ("rpc error: code = Unavailable desc = transport is closing", "infrastructure"),
-    ("ERROR 2006 (HY000): MySQL server has gone away", "infrastructure"),
-    ("Anthropic API: overloaded_error", "infrastructure"),
-    # Refusals.
-    ("1 validation error for searchArguments\nq\n  Field required [type=missing]", "business"),
-    ("json: cannot unmarshal number into Go struct field A.q of type string", "business"),
-    ("unknown variant `x`, expected one of `a`, `b`", "business"),
-    ("Repository octo/cat not found", "business"),
-    ("You exceeded your current quota", "business"),
-    ("rpc error: code = NotFound desc = no row", "business"),
-    ("EACCES: permission denied, open '/etc/shadow'", "business"),
-    ('duplicate key value violates unique constraint "u"', "business"),
-    ("locator.click: Timeout 5000ms exceeded.\n  - waiting for locator('#a')", "business"),
-    ("net::ERR_FILE_NOT_FOUND at file:///x", "business"),
-    ('password authentication failed for user "app"', "business"),
-    ("request to https://x.test/a failed with status 404", "business"),
-    # No evidence.
-    ("Error executing tool frobnicate", "ambiguous"),
-    ("Something went wrong", "ambiguous"),
-    (None, "ambiguous"),
-    ("", "ambiguous"),
-]
+TEXTS = tomllib.loads(Path(__file__).with_name("error_causes.toml").read_text(encoding="utf-8"))
+CAUSES = [*map(tuple, TEXTS["causes"]), (None, "ambiguous"), ("", "ambiguous")]
 
 
 def test_an_error_text_gets_the_verdict_of_its_cause():
@@ -102,27 +53,7 @@ def test_an_error_text_gets_the_verdict_of_its_cause():
     assert list(zip((text for text, _ in CAUSES), verdicts, strict=True)) == CAUSES
 
 
-OTHER_LANGUAGES = [
-    ("参数错误：日期格式不正确", "business", "validation"),
-    ("文件不存在：/tmp/a", "business", "not_found"),
-    ("无法连接到服务器", "infrastructure", "network"),
-    ("请求超时", "infrastructure", "timeout_or_cancel"),
-    ("ファイルが見つかりません", "business", "not_found"),
-    ("サーバーに接続できません", "infrastructure", "network"),
-    ("Datei nicht gefunden", "business", "not_found"),
-    ("Verbindung zum Server fehlgeschlagen", "infrastructure", "network"),
-    ("Ungültiger Wert für Feld 'limit'", "business", "validation"),
-    ("Utilisateur introuvable", "business", "not_found"),
-    ("Erreur de connexion", "infrastructure", "network"),
-    ("El archivo no existe", "business", "not_found"),
-    ("Error interno", "tool_failure", "internal_error"),
-    ("Acesso negado", "business", "permission_policy"),
-    ("Não foi possível conectar ao servidor", "infrastructure", "network"),
-    ("Файл не найден", "business", "not_found"),
-    ("Ошибка сети", "infrastructure", "network"),
-    ("사용자를 찾을 수 없습니다", "business", "not_found"),
-    ("Errore di rete", "infrastructure", "network"),
-]
+OTHER_LANGUAGES = [tuple(row) for row in TEXTS["other_languages"]]
 
 
 def test_texts_in_other_languages_get_verdict_and_reason():
@@ -132,16 +63,7 @@ def test_texts_in_other_languages_get_verdict_and_reason():
     )
 
 
-BROWSER = [
-    ("Element not found: No button with text 'Buy'", "element_not_found"),
-    ("Navigation timeout of 30000 ms exceeded", "navigation_timeout"),
-    (
-        "Failed to execute 'querySelector' on 'Document': '##' is not a valid selector",
-        "invalid_selector",
-    ),
-    ("Page not loaded", "page_not_loaded"),
-    ("net::ERR_CONNECTION_REFUSED at http://localhost:1", "network"),
-]
+BROWSER = [tuple(row) for row in TEXTS["browser"]]
 
 
 def test_browser_errors_of_the_ui_seed_have_their_own_reasons():

@@ -1,8 +1,8 @@
 """Hidden errors are found in all their forms, and similar texts are not mistaken for them."""
 
-# ruff: noqa: RUF001, E501 - texts as servers write them.
-
 import json
+import tomllib
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -11,73 +11,21 @@ from hypothesis import strategies as st
 
 from mcptally.verdict import find_hidden_errors, hidden_errors, json_paths
 
+RESULTS = tomllib.loads(
+    Path(__file__).with_name("hidden_error_texts.toml").read_text(encoding="utf-8")
+)
+
 
 def found(text: str | None, **more: object) -> bool:
     return bool(find_hidden_errors(pl.DataFrame([{"text": text, **more}]))["hidden_error"][0])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Error: no such branch",
-        'Database error: near "x": syntax error',
-        "Failed to send message: channel is archived",
-        "❌ Build could not be started",
-        'Could not parse the date "x"',
-        "Session 'nope' not found.",
-        "[NOT_FOUND] a.txt",
-        '{"error": "Unauthorized"}',
-        '{"error": {"code": 403, "message": "Forbidden"}}',
-        '{"success": false, "message": "gone"}',
-        '{"status": "failed", "reason": "no disk"}',
-        '{"result": "{\\"success\\": false, \\"error\\": \\"no\\"}"}',
-        '{"content": [{"type": "text", "text": "bad"}], "isError": true}',
-        '{"errcode": 40001, "errmsg": "invalid credential"}',
-        '{"data": null, "errors": [{"message": "Cannot query field \\"x\\""}]}',
-        '{"message": "Uploaded 2 files", "uploaded": [], "failed": [{"name": "a", "error": "gone"}]}',
-        '{"title": "Error searching pages: [Errno -2] Name or service not known"}',
-        "Command exited with code 1\nnope",
-        "错误：文件不存在",
-        "## 系統錯誤\n\n讀取失敗",
-        "Fehler: keine Verbindung",
-        "The timestamp is NaN ms",
-        "<html><head><title>502 Bad Gateway</title></head></html>",
-        "Internal error has occurred.",
-        "a.md: Error - ENOENT: no such file",
-    ],
-)
+@pytest.mark.parametrize("text", RESULTS["failures"])
 def test_a_result_that_reports_a_failure_is_a_hidden_error(text: str):
     assert found(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        None,
-        "",
-        "All done",
-        '{"error": null, "items": []}',
-        '{"errors": [], "ok": true}',
-        "0 errors, 0 failures",
-        "No errors found",
-        '{"valid": false, "errors": ["line 3: expected }"]}',
-        '{"pass": false, "failures": ["#a is missing"]}',
-        "Key not found: k26",
-        "No results found for 'x'",
-        "2026-11-01 12:00:00 ERROR payment declined\n2026-11-01 12:00:01 INFO ok",
-        "diff --git a/x b/x\n+raise ValueError('Error: x')",
-        "# Handling errors\n\nErrors are values. Failed requests should be retried.",
-        "Errors in distributed systems",
-        "import os\nraise ValueError('failed')",
-        '[{"id": 4, "status": "failed"}, {"id": 5, "status": "paid"}]',
-        '[{"msg": "Error: not really"}]',
-        '{"status": "degraded", "checks": {"db": "ok", "ntp": "unavailable"}}',
-        '{"success": true, "stats": {"failed": 3, "errors": 12}}',
-        "The time is 10:00 (note: NTP unavailable, using local time)",
-        '[{"filePath": "/a.js", "messages": [{"ruleId": "no-undef", "severity": 2, "message": "x"}], "errorCount": 1}]',
-        "No active sessions.",
-    ],
-)
+@pytest.mark.parametrize("text", [None, "", *RESULTS["data"]])
 def test_words_of_failure_in_data_are_not_a_hidden_error(text: str | None):
     assert not found(text)
 
