@@ -1,103 +1,16 @@
 """Exceptions on stderr belong to the calls that raised them, and explain replies that mask them."""
 
+import tomllib
+from pathlib import Path
+
 import polars as pl
 import pytest
 
 from mcptally.verdict import judge
 from mcptally.verdict.stderr_exceptions import LATE_NS, add_stderr_error, find_exceptions
 
-PLAIN = """\
-Tool 'add' raised an unexpected exception
-Traceback (most recent call last):
-  File "/srv/sums.py", line 3, in add
-    return rates[currency]
-           ~~~~~^^^^^^^^^^
-KeyError: 'vat'
-INFO: processing request"""
-CHAINED = """\
-Traceback (most recent call last):
-  File "/srv/sums.py", line 3, in add
-KeyError: 'vat'
-
-The above exception was the direct cause of the following exception:
-
-Traceback (most recent call last):
-  File "/srv/sdk.py", line 9, in run
-sdk.UnexpectedToolError: Error executing tool add"""
-# Rich draws boxes as wide as the terminal and wraps the message of the exception below them.
-BOXED = """\
-                    Error calling tool 'add'
-                    ╭─────────── Traceback (most recent call last) ────────────╮
-                    │ /srv/sums.py:3 in add                                    │
-                    │                                                          │
-                    │ ❱ 3 │   return context.rates                             │
-                    ╰──────────────────────────────────────────────────────────╯
-                    AttributeError: 'Context' object has no attribute
-                    'exchange_rates'
-                    DEBUG    Sending INFO to client"""
-# At 80 columns, beside the columns of a log, rich cuts the title and wraps what follows the box.
-NARROW = """\
-[11/23/26 08:12:44] ERROR    Tool 'add' raised an unexpected       server.py:455
-                             exception
-                             ╭─ Traceback (most recent call last─╮
-                             │ /srv/sums.py:3 in add             │
-                             ╰───────────────────────────────────╯
-                             KeyError: 'vat'
-
-                             During handling of the above
-                             exception, another exception
-                             occurred:
-
-                             ╭─ Traceback (most recent call last─╮
-                             │ /srv/rates.py:9 in rate           │
-                             ╰───────────────────────────────────╯
-                             LookupError: no rate for the usual
-                             currency
-
-                             The above exception was the direct
-                             cause of the following exception:
-
-                             ╭─ Traceback (most recent call last─╮
-                             │ /srv/sdk.py:9 in run              │
-                             ╰───────────────────────────────────╯
-                             UnexpectedToolError: Error executing
-                             tool add"""
-GROUP = """\
-  + Exception Group Traceback (most recent call last):
-  |   File "/srv/sums.py", line 3, in add
-  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)
-  +-+---------------- 1 ----------------
-    | Traceback (most recent call last):
-    |   File "/srv/sums.py", line 5, in fetch
-    | ConnectionRefusedError: [Errno 111] Connection refused"""
-JAVA = """\
-Tool add failed
-java.lang.IllegalStateException: no rates
-\tat Sums.add(Sums.java:3)
-Caused by: java.nio.file.NoSuchFileException: /srv/a
-\tat Rates.read(Rates.java:9)
-\t... 5 more"""
-# The error of closing a file has no frames of its own.
-WITHOUT_FRAMES = """\
-Tool 'add' raised an unexpected exception
-OSError: [Errno 28] No space left on device
-
-During handling of the above exception, another exception occurred:
-
-Traceback (most recent call last):
-  File "/srv/sums.py", line 3, in add
-OSError: [Errno 28] No space left on device"""
-JAVASCRIPT = """\
-[sums] tool add failed: TypeError: Cannot read properties of undefined (reading 'rate')
-    at add (/srv/dist/sums.js:3:14)
-    at process.processTicksAndRejections (node:internal/process/task_queues:95:5)"""
-
-INSPECTED = """\
-Tool add failed: ServiceError: no rates
-    at add (/srv/dist/sums.js:3:14)
-    at run (/srv/dist/sums.js:9:1) {
-  originalError: AxiosError: getaddrinfo ENOTFOUND rates.test
-      at get (/srv/dist/rates.js:5:2)"""
+TRACES = tomllib.loads(Path(__file__).with_name("stderr_traces.toml").read_text(encoding="utf-8"))
+PLAIN, CHAINED, BOXED = (TRACES[name]["text"] for name in ("plain", "chained", "boxed"))
 
 
 def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
@@ -108,43 +21,25 @@ def lines(text: str, *, start: int = 0, recording: str = "r") -> pl.DataFrame:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "tool", "exception"),
-    [
-        (PLAIN, "add", "KeyError: 'vat'"),
-        (CHAINED, None, "KeyError: 'vat'"),
-        (BOXED, "add", "AttributeError: 'Context' object has no attribute 'exchange_rates'"),
-        (NARROW, None, "LookupError: no rate for the usual currency\nKeyError: 'vat'"),
-        (
-            JAVA,
-            "add",
-            "java.lang.IllegalStateException: no rates\njava.nio.file.NoSuchFileException: /srv/a",
-        ),
-        (WITHOUT_FRAMES, None, "OSError: [Errno 28] No space left on device"),
-        (JAVASCRIPT, "add", "TypeError: Cannot read properties of undefined (reading 'rate')"),
-        (
-            INSPECTED,
-            "add",
-            "ServiceError: no rates\nAxiosError: getaddrinfo ENOTFOUND rates.test",
-        ),
-    ],
-)
-def test_the_exception_of_a_stack_trace_is_found(text: str, tool: str | None, exception: str):
-    found = find_exceptions(lines(text))
-    assert found["exception"].to_list() == [exception]
-    assert found["tool"].to_list() == [tool]
+@pytest.mark.parametrize("name", [name for name, trace in TRACES.items() if "exception" in trace])
+def test_the_exception_of_a_stack_trace_is_found(name: str):
+    trace = TRACES[name]
+    found = find_exceptions(lines(trace["text"]))
+    assert found["exception"].to_list() == [trace["exception"]]
+    assert found["tool"].to_list() == [trace.get("tool")]
 
 
 @pytest.mark.parametrize("text", [PLAIN, BOXED])
 def test_an_exception_without_frames_is_not_the_cause_of_the_trace_before(text: str):
-    found = find_exceptions(lines(f"{text}\n{WITHOUT_FRAMES}"))
+    found = find_exceptions(lines(f"{text}\n{TRACES['without_frames']['text']}"))
     assert found["tool"].to_list() == ["add", None]
     assert "OSError" not in found["exception"][0]
     assert found["exception"][1] == "OSError: [Errno 28] No space left on device"
 
 
 def test_an_exception_group_names_its_cause():
-    assert "ConnectionRefusedError" in find_exceptions(lines(GROUP))["exception"].item()
+    found = find_exceptions(lines(TRACES["group"]["text"]))
+    assert "ConnectionRefusedError" in found["exception"].item()
 
 
 def test_exceptions_that_were_written_together_keep_their_order():
