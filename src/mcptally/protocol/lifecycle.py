@@ -11,6 +11,7 @@ from mcptally.protocol.traffic import KNOWN_SESSION, Traffic, TrafficCalls, Traf
 from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.declaration import Column
 from mcptally.tables.formatting import formatted
+from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
 
@@ -70,13 +71,9 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .group_by("session")
         .agg(initialized=TrafficMessages.pos.col.min())
     )
-    rows = (
-        calls.lazy()
-        .filter(TrafficCalls.session_source.col.is_in(KNOWN_SESSION))
-        .join(handshakes, on="session", how="left", maintain_order="left")
-        .join(initialized, on="session", how="left", maintain_order="left")
-        .pipe(run_query)
-    )
+    rows = calls.filter(TrafficCalls.session_source.col.is_in(KNOWN_SESSION))
+    rows = left_join_columns(rows, handshakes, "session")
+    rows = left_join_columns(rows, initialized, "session")
     pos, legacy = (
         TrafficCalls.pos.col,
         ~TrafficCalls.revision.col.is_in(STATELESS).fill_null(value=False),
@@ -144,56 +141,46 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
             TrafficCalls.reply.col == _SessionCalls.agreed.col,
         )
         .select("session", "row", "reply_row")
-        .join(asks.select("row", c2s="capabilities"), on="row", how="left")
-        .join(replies.select(reply_row="row", s2c="capabilities"), on="reply_row", how="left")
+        .join(asks.select("row", client="capabilities"), on="row", how="left")
+        .join(replies.select(reply_row="row", server="capabilities"), on="reply_row", how="left")
         .pipe(run_query)
     )
     # A client's request requires a capability of the server, and vice versa.
-    receivers = declared[["session"]].hstack(
-        [
-            _member_names(declared.get_column(side)).alias(receiver)
-            for side, receiver in (("c2s", "receiver_of_s2c"), ("s2c", "receiver_of_c2s"))
-        ]
-    )
-    prefixes = "|".join(sorted({prefix for _, prefix in CAPABILITIES}))
-    later = (
-        rows.lazy()
-        .filter(
-            TrafficCalls.pos.col > _SessionCalls.agreed.col,
-            TrafficCalls.method.col.str.contains(f"^(?:{prefixes})"),
-        )
-        .join(receivers.lazy(), on="session", how="inner")
+    missing = pl.concat(
+        _missing_capabilities(declared.select("session", declared=receiver), side)
+        for side, receiver in (("c2s", "server"), ("s2c", "client"))
     )
     # Clients probe for features; a rejected probe is not a violation.
     serious = (TrafficCalls.dir.col == "s2c") | (TrafficCalls.outcome.col != "protocol_error")
-    yield from run_checks(
-        later,
-        *(
-            Check(
-                "protocol.capability_missing",
-                (TrafficCalls.dir.col == side)
-                & TrafficCalls.method.col.str.starts_with(prefix)
-                & ~pl.col(f"receiver_of_{side}").list.contains(capability)
-                & serious,
-                formatted(
-                    "{}, but the capability {} was not declared", "method", pl.lit(capability)
-                ),
-            )
-            for (side, prefix), capability in CAPABILITIES.items()
-        ),
+    yield make_findings(
+        "protocol.capability_missing",
+        rows.lazy()
+        .filter(TrafficCalls.pos.col > _SessionCalls.agreed.col, serious)
+        .with_columns(prefix=TrafficCalls.method.col.str.extract("^([^/]*/)"))
+        .join(missing, on=["session", "dir", "prefix"], maintain_order="left"),
+        formatted("{}, but the capability {} was not declared", "method", "capability"),
     )
 
 
-def _member_names(texts: pl.Series) -> pl.Series:
-    """Return the member names of each JSON object; null for a string that is not an object."""
-    known: dict[str | None, list[str] | None] = {}
-    every = texts.to_list()
-    for text in {text: None for text in every if text is not None}:
-        value = decode_or_none(ANY, text)
-        known[text] = (
-            [k for k, v in value.items() if v is not None] if isinstance(value, dict) else None
-        )
-    return pl.Series([known.get(text) for text in every], dtype=pl.List(pl.String))
+def _missing_capabilities(declared: pl.DataFrame, side: str) -> pl.LazyFrame:
+    """Return the method prefixes for which a side's requests lack a capability of the receiver.
+
+    Args:
+        declared: sessions, and the JSON text of the capabilities that the receiver declares.
+        side: the side that sends the requests, `c2s` or `s2c`.
+    """
+    missing = []
+    for text in declared.get_column("declared").unique().drop_nulls():
+        known = decode_or_none(ANY, text)
+        if isinstance(known, dict):
+            missing += [
+                (text, side, prefix, capability)
+                for (dir_, prefix), capability in CAPABILITIES.items()
+                if dir_ == side and known.get(capability) is None
+            ]
+    columns = ["declared", "dir", "prefix", "capability"]
+    rows = pl.LazyFrame(missing, schema=dict.fromkeys(columns, pl.String), orient="row")
+    return declared.lazy().join(rows, on="declared").drop("declared")
 
 
 def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:

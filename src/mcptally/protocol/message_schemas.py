@@ -23,7 +23,13 @@ from mcptally.jsonschemas.validators import Validator, validate_json, validator_
 from mcptally.messages.event_tables import Replies, RequestParams
 from mcptally.protocol.revisions import ERA, STATELESS, names, table
 from mcptally.protocol.traffic import Traffic, TrafficCalls, TrafficMessages
-from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
+from mcptally.rules.findings import (
+    REVISIONS,
+    Check,
+    make_findings,
+    run_checks,
+    select_for_findings,
+)
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -283,7 +289,7 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
     replies = traffic.events.replies.lazy().select(
         "odd", "text_only", "meta_server_info", "meta_subscription", reply_row="row"
     )
-    texts = traffic.events.replies.lazy().select("response", reply_row="row")
+    texts = traffic.events.replies.lazy().select(reply_row="row", text="response")
     rows = (
         traffic.calls.lazy()
         .filter(
@@ -319,20 +325,21 @@ def _results(traffic: Traffic) -> pl.LazyFrame:
         .then(pl.lit("task"))
         .otherwise("method")
     )
-    found = (
+    unsettled = (
         rows.filter(~settled | (modern & Replies.meta_server_info.col.is_not_null()))
         .with_columns(settled=settled, shape=shape)
         .drop_nulls("shape")
-        .pipe(run_query)
     )
-    text = Replies.response.col
-    if found.get_column(_Payloads.settled.name).any():  # otherwise `when` would copy all texts
-        text = pl.when("settled").then(about_server).otherwise(text)
-    return (
+    read = ("settled", "shape", "revision", "reply_row", "meta_server_info")
+    found = select_for_findings(unsettled, *read).pipe(run_query)
+    # `when` would copy all texts.
+    both = [
+        found.lazy().filter("settled").with_columns(text=about_server),
         found.lazy()
-        .join(texts, on="reply_row", how="left", maintain_order="left")
-        .with_columns(kind=pl.lit("results"), text=text)
-    )
+        .filter(~pl.col("settled"))
+        .join(texts, on="reply_row", how="left", maintain_order="left"),
+    ]
+    return pl.concat(both).with_columns(kind=pl.lit("results"))
 
 
 def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
@@ -373,26 +380,24 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         rule: the rule that invalid payloads break.
         prefix: JSON Pointer of the payload in its message.
     """
-    rows = payloads.filter(
+    keys = ["kind", "shape", "revision"]
+    known = payloads.filter(
         TrafficCalls.revision.col.is_in(REVISIONS), _Payloads.text.col.is_not_null()
-    ).pipe(run_query)
+    )
+    rows = select_for_findings(known, *keys, "text").pipe(run_query)
     if not rows.height:
         return
-    keys = ["kind", "shape", "revision"]
-    # Group by text alone, then by text number: grouping by several columns would copy them.
+    # Group by hashes, because grouping by texts would copy them.
     distinct = (
-        rows[[*keys, "text"]]
-        .lazy()
-        .with_row_index("at")
-        .group_by("text")
-        .agg("at", *keys)
-        .with_row_index("number")
-        .explode("at", *keys, empty_as_null=False)
-        .group_by("number", *keys)
-        .agg("at", _Payloads.text.col.first())
+        rows.lazy()
+        .select(*keys, hash=_Payloads.text.col.hash(), at=pl.int_range(pl.len(), dtype=pl.UInt32))
+        .group_by("hash", *keys)
+        .agg("at")
         .pipe(run_query)
     )
-    results = [check_shape(*key) for key in distinct[[*keys, "text"]].iter_rows()]
+    texts = rows.get_column("text").gather(distinct.get_column("at").list.first())
+    checked = distinct[keys].hstack([texts])
+    results = [check_shape(*key) for key in checked.iter_rows()]
     invalid = (
         _with_results({"at": distinct.get_column(_Payloads.at.name)}, results)
         .lazy()

@@ -7,10 +7,11 @@ the rule. Every finding has a rule: `finding_rule` raises an error for an unknow
 
 import functools
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, get_args
+from typing import Final, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from mcptally import rules
 from mcptally.errors import RuleError, near
@@ -37,6 +38,9 @@ REVISIONS: Final = tuple(row["name"] for row in read_toml("protocol/revisions.to
 
 EVIDENCE: Final = 500
 """Maximum number of characters in the `message`, and in the `evidence`, of a finding."""
+
+
+_Frame = TypeVar("_Frame", pl.DataFrame, pl.LazyFrame)
 
 
 class FindingRule(rules.Rule, frozen=True, kw_only=True):
@@ -134,16 +138,24 @@ def make_findings(
         return Findings.empty()
     if rule.revisions:
         rows = rows.lazy().filter(_holds_for(rule))
-    return _findings(rule, _collected(rows), message, evidence=evidence, path=path)
+    check = Check(name, pl.lit(value=True), message, evidence, path)
+    return _findings(rule, _collected(rows, check), message, evidence=evidence, path=path)
 
 
-def select_for_findings(rows: pl.DataFrame, *more: str) -> pl.DataFrame:
+def select_for_findings(rows: _Frame, *more: str) -> _Frame:
     """Drop all columns that neither findings nor `more` need, because filters copy every column."""
-    return rows[[name for name in rows.columns if name in Findings.schema() or name in more]]
+    return rows.select(cs.by_name({*Findings.schema(), *more}, require_all=False))
 
 
-def _collected(rows: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    return rows if isinstance(rows, pl.DataFrame) else rows.pipe(run_query)
+def _collected(rows: pl.DataFrame | pl.LazyFrame, *checks: "Check") -> pl.DataFrame:
+    """Run a query, but only for the columns that the checks read."""
+    if isinstance(rows, pl.DataFrame):
+        return rows
+    read = {"revision"}
+    for check in checks:
+        values = (check.when, check.message, _expression(check.evidence), _pointer(check.path))
+        read.update(*(each.meta.root_names() for each in values if isinstance(each, pl.Expr)))
+    return select_for_findings(rows, *read).pipe(run_query)
 
 
 def _holds_for(rule: FindingRule) -> pl.Expr:
@@ -211,7 +223,7 @@ class Check(NamedTuple):
 
 def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl.DataFrame]:
     """Run many checks on the same rows in one pass over their conditions; yield the findings."""
-    rows = _collected(rows)
+    rows = _collected(rows, *checks)
     if not rows.height:
         return
     rules = [finding_rule(check.rule) for check in checks]
