@@ -542,9 +542,8 @@ def together(sets: dict[str, pl.DataFrame], hidden: dict[str, pl.DataFrame]) -> 
     return "\n".join(lines)
 
 
-def sealed_figures() -> Evaluation:
+def sealed_figures(rows: pl.DataFrame) -> Evaluation:
     """Return the figures for sealed servers with the shipped models, fitted without them."""
-    rows = labelled(sealed=True)
     decided = judged(rows.filter(pl.col("label").is_not_null())).with_columns(
         correct=pl.col("label") == pl.col("verdict")
     )
@@ -563,7 +562,9 @@ def main() -> None:
     # Threads cost ten times the CPU time on matrices of this size.
     threadpool_limits(1)
     if given.sealed:
-        print(report.as_text(sealed_figures()))
+        for file, some in labelled(sealed=True).group_by("file", maintain_order=True):
+            print(file[0])
+            print(report.as_text(sealed_figures(some)))
         return
     rows = labelled()
     sample = Sample(rows)
