@@ -335,9 +335,6 @@ def _replace(calls: pl.DataFrame, changed: pl.DataFrame) -> pl.DataFrame:
     """Overwrite the rows `i` of `calls` with values from `changed`, without copying texts."""
     rows = np.arange(calls.height)
     rows[changed.get_column(_Reports.i.name).to_numpy()] = calls.height + np.arange(changed.height)
-    order = indices(rows)
-    return calls.with_columns(
-        pl.concat([calls.get_column(name), values.cast(calls.schema[name])])[order].alias(name)
-        for name, values in changed.to_dict().items()
-        if name != "i"
-    )
+    values = changed.drop(_Reports.i.name)
+    known = calls[values.columns]
+    return calls.with_columns(pl.concat([known, values.cast(known.schema)])[indices(rows)])

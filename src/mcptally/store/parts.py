@@ -111,9 +111,8 @@ def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
     """
     if data.height <= 1:
         return None
-    order = data.select(pl.arg_sort_by(table.key, nulls_last=True).cast(pl.UInt32)).to_series()
-    in_order = order.equals(pl.int_range(data.height, dtype=pl.UInt32, eager=True))
-    return None if in_order and data.height > ROW_GROUP else order
+    order = data.select(pl.arg_sort_by(table.key, nulls_last=True)).to_series()
+    return None if data.height > ROW_GROUP and order.is_sorted() else order
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:

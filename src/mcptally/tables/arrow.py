@@ -1,6 +1,8 @@
 """Makes polars series from Arrow and NumPy arrays."""
 
-from typing import Any
+import itertools
+import re
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -35,3 +37,23 @@ def matches(text: pl.Expr, pattern: str) -> pl.Expr:
         return series_from_arrow(pc.match_substring_regex(texts.to_arrow(), pattern))
 
     return text.map_batches(search, return_dtype=pl.Boolean, is_elementwise=True)
+
+
+_ESCAPE_CLASS_OR_GROUP: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\\\]])*\]|\((?!\?)")
+
+
+def captured(text: pl.Expr, pattern: str) -> pl.Expr:
+    """Return an expression for the first group of a pattern, run by RE2, that is not empty.
+
+    It is empty if all groups are, and null if the text does not match.
+    """
+    numbers = itertools.count()
+    named = _ESCAPE_CLASS_OR_GROUP.sub(
+        lambda part: f"(?P<group{next(numbers)}>" if part[0] == "(" else part[0], pattern
+    )
+
+    def search(texts: pl.Series) -> pl.Series:
+        groups = series_from_arrow(pc.extract_regex(texts.to_arrow(), named)).struct.unnest()
+        return groups.select(pl.coalesce(pl.all().replace("", None), pl.first())).to_series()
+
+    return text.map_batches(search, return_dtype=pl.String, is_elementwise=True)

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Column:
     """A column of a table, with its name, type, meaning and unit; the unit may be empty."""
 
-    __slots__ = ("kind", "meaning", "name", "unit")
-
     name: str
 
     def __init__(
@@ -33,7 +31,7 @@ class Column:
         self.meaning = meaning
         self.unit = unit
 
-    @property
+    @functools.cached_property
     def dtype(self) -> "pl.DataType":
         """The column's polars type."""
         if isinstance(self.kind, ColumnType):
@@ -43,7 +41,7 @@ class Column:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    @property
+    @functools.cached_property
     def col(self) -> "pl.Expr":
         """The polars expression that selects this column."""
         import polars as pl  # noqa: PLC0415  (see `column_types`)
@@ -56,8 +54,6 @@ class Aggregate(Column):
 
     `tables.usage_sums` generates SQL and polars expressions from these declarations.
     """
-
-    __slots__ = ("how", "value")
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from mcptally.tables.arrow import series_from_numpy
+from mcptally.tables.arrow import captured, series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
@@ -182,14 +182,14 @@ def names_unmentioned_component(texts: pl.Series, calls: pl.DataFrame) -> pl.Ser
         calls: `text` (row index in `texts`), `arguments` (JSON) and `tool`.
     """
     numbers = calls.get_column(_Objects.text.name).unique()
-    word = pl.coalesce("^part_.*$").str.to_lowercase()
     stems = (
         texts.gather(numbers)
         .to_frame("whole")
         .lazy()
-        .select(part=_Components.whole.col.str.extract_groups(_COMPONENT))
-        .unnest("part", separator="_")
-        .select(pl.lit(numbers).alias("text"), word=word)
+        .select(
+            pl.lit(numbers).alias("text"),
+            word=captured(_Components.whole.col, _COMPONENT).str.to_lowercase(),
+        )
         .with_columns(
             stem=_Components.word.col.str.head(_STEM),
             alias=_Components.word.col.replace_strict(
@@ -259,7 +259,7 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return one row per text that names an object."""
     whole, quoted = _Components.whole.col, _Components.quoted.col
     is_number = quoted.str.contains(_NUMBER)
-    unquoted = pl.when(quoted.is_null() | is_number).then("whole").str.extract_groups(_UNQUOTED)
+    unquoted = captured(pl.when(quoted.is_null() | is_number).then("whole"), _UNQUOTED)
     return (
         texts.to_frame("whole")
         .lazy()
@@ -271,11 +271,10 @@ def _objects(texts: pl.Series) -> pl.DataFrame:
         .with_row_index("text")
         .unnest("no_such", separator="_")
         .with_columns(unquoted.alias("unquoted"))
-        .unnest("unquoted", separator="_")
         .select(
             "text",
             name=pl.coalesce(
-                "^no_such_.*$", pl.when(~is_number).then(quoted), "^unquoted_.*$", quoted
+                "^no_such_.*$", pl.when(~is_number).then(quoted), "unquoted", quoted
             ).str.to_lowercase(),
             is_program=pl.col("no_such_2").str.contains(_PROGRAM).fill_null(value=False),
         )

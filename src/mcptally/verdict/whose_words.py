@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import polars as pl
 
+from mcptally.tables.arrow import captured
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
@@ -260,9 +261,7 @@ def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFr
     numbers = calls.get_column(_Quoting.text.name).unique()
     return (
         pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
-        .select("text", found=pl.col("whole").str.extract_groups(pattern))
-        .unnest("found", separator="_")
-        .select("text", word=pl.coalesce("^found_.*$").str.to_lowercase())
+        .select("text", word=captured(pl.col("whole"), pattern).str.to_lowercase())
         .drop_nulls()
         .pipe(run_query)
     )
