@@ -294,6 +294,7 @@ class _Files(StageTable):
     file = Column(pl.String, "A value of the arguments that may be a path.")
     denied = Column(pl.Boolean, "Whether the server was denied access.")
     damaged = Column(pl.Boolean, "Whether the text calls a file damaged.")
+    unreadable = Column(pl.Boolean, "Whether the text says that data cannot be read.")
     denied_ns = Column(pl.Int64, "Time of the first such call with this file.", "ns")
 
 
@@ -318,52 +319,63 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: calls with their final outcomes.
     """
-    said = _said()
-    failed = Judged.outcome.col.is_in(FAILED)
-    numbered = calls.lazy().with_row_index(_Files.row.name)
-    patterns = f"{_DENIED}|{_DAMAGED}|{_UNREADABLE}"
-    concerned = numbered.filter(failed, said.str.contains(patterns)).select(_Files.recording.name)
-    recordings = concerned.unique().pipe(run_query)
-    if not recordings.height:
-        return calls.with_columns(pl.lit(value=False).alias(name) for name in FILE_FACTS)
-    numbered = numbered.join(recordings.lazy(), on=_Files.recording.name, how="semi")
-    of_interest = (
-        numbered.filter(failed, said.str.contains(f"{_DENIED}|{_DAMAGED}"))
-        .select(_Files.recording.name)
+    said, texts = _said(), [Judged.error_text.name, Judged.stderr_error.name]
+    rows = calls.lazy().with_row_index(_Files.row.name)
+    failed = rows.filter(Judged.outcome.col.is_in(FAILED))
+    # Most calls repeat a text.
+    telling = (
+        failed.select(texts)
         .unique()
+        .with_columns(
+            said.str.contains(_DENIED).alias(_Files.denied.name),
+            said.str.contains(_DAMAGED).alias(_Files.damaged.name),
+            said.str.contains(_UNREADABLE).alias(_Files.unreadable.name),
+        )
+        .filter(_Files.denied.col | _Files.damaged.col | _Files.unreadable.col)
+        .pipe(run_query)
     )
+    if not telling.height:
+        return calls.with_columns(pl.lit(value=False).alias(name) for name in FILE_FACTS)
     by_tool = [_Files.recording.name, Judged.tool.name]
-    unreadable = numbered.filter(failed, said.str.contains(_UNREADABLE))
-    asks = said.str.contains(_UPSTREAM) | error_text.http_status(said).is_not_null()
-    upstream = (
-        numbered.join(unreadable, on=_Files.recording.name, how="semi").filter(failed).filter(asks)
+    marked = (
+        failed.select(_Files.row.name, *by_tool, *texts)
+        .join(telling.lazy(), on=texts, nulls_equal=True)
+        .pipe(run_query)
+        .lazy()
     )
+    of_interest = marked.filter(_Files.denied.col | _Files.damaged.col)
     files = (
-        numbered.join(of_interest, on=_Files.recording.name, how="semi")
-        .filter(failed | (Judged.outcome.col == "ok"))
+        rows.join(of_interest, on=_Files.recording.name, how="semi")
+        .filter(Judged.outcome.col.is_in([*FAILED, "ok"]))
         .select(
             *(_Files.row.name, _Files.recording.name, _Files.ts_ns.name, _Files.outcome.name),
             _Files.error_text.name,
             Judged.arguments.col.str.extract_all(_FILE).alias(_Files.file.name),
-            (failed & said.str.contains(_DENIED)).alias(_Files.denied.name),
-            (failed & said.str.contains(_DAMAGED)).alias(_Files.damaged.name),
         )
         .explode(_Files.file.name, empty_as_null=False)
         .with_columns(_Files.file.col.str.strip_chars('"'))
+        .join(
+            marked.select(_Files.row.name, _Files.denied.name, _Files.damaged.name), "row", "left"
+        )
+        .pipe(run_query)
+        .lazy()
     )
     keys = [_Files.recording.name, _Files.file.name]
     first = _Files.ts_ns.col.min().alias(_Files.denied_ns.name)
+    works = _Files.outcome.col == "ok"
     denied = files.join(files.filter(_Files.denied.col).group_by(keys).agg(first), on=keys).filter(
-        failed,
+        ~works,
         _Files.ts_ns.col > _Files.denied_ns.col,
         _Files.error_text.col.str.contains(_Files.file.col, literal=True),
     )
-    works = files.filter(_Files.outcome.col == "ok")
-    damaged = files.filter(_Files.damaged.col).join(works, on=keys, how="semi")
+    damaged = files.filter(_Files.damaged.col).join(files.filter(works), on=keys, how="semi")
+    unreadable = marked.filter(_Files.unreadable.col)
+    asks = said.str.contains(_UPSTREAM) | error_text.http_status(said).is_not_null()
+    upstream = failed.join(unreadable, on=by_tool, how="semi").filter(asks)
     unread = unreadable.join(upstream, on=by_tool, how="semi")
     return calls.with_columns(
-        _flags(calls.height, rows).alias(name)
-        for name, rows in zip(FILE_FACTS, (denied, damaged, unread), strict=True)
+        _flags(calls.height, found).alias(name)
+        for name, found in zip(FILE_FACTS, (denied, damaged, unread), strict=True)
     )
 
 
