@@ -96,8 +96,14 @@ def masked(text: pl.Expr) -> pl.Expr:
 
 def terms(texts: pl.Series) -> pl.DataFrame:
     """Split masked texts into distinct terms; return `row` (index of the text) and `term`."""
-    part = Terms.part.col
-    before = [part.shift(back).over(Terms.row.name) for back in range(LONGEST)]
+    found = _texts_by_term(texts).explode(Terms.row.name, empty_as_null=False)
+    return found.select(Terms.row.name, Terms.term.name).pipe(run_query)
+
+
+def _texts_by_term(texts: pl.Series) -> pl.LazyFrame:
+    """Return each distinct `term` in masked texts, with a list of its texts (`row`)."""
+    part, row = Terms.part.col, Terms.row.col
+    before = [pl.when(row == row.shift(back)).then(part.shift(back)) for back in range(LONGEST)]
     return (
         texts.alias(Terms.part.name)
         .to_frame()
@@ -115,10 +121,9 @@ def terms(texts: pl.Series) -> pl.DataFrame:
             ),
         )
         .unpivot(index=Terms.row.name, value_name=Terms.term.name)
-        .select(Terms.row.name, Terms.term.name)
         .drop_nulls()
-        .unique()
-        .pipe(run_query)
+        .group_by(Terms.term.name)
+        .agg(row.unique())
     )
 
 
@@ -183,9 +188,9 @@ def _weighed(texts: pl.Series, model: TextModel) -> pl.DataFrame:
     idf = Terms.idf.col.fill_null(model.unknown_idf)
     length = (idf**2).sum().over(Terms.row.name).sqrt()
     return (
-        terms(texts)
-        .lazy()
+        _texts_by_term(texts)
         .join(model.table.lazy(), on=Terms.term.name, how="left")
+        .explode(Terms.row.name, empty_as_null=False)
         .with_columns(pl.col(*map(str, CLASSES)) * idf / length)
         .drop_nulls()
         .pipe(run_query)
