@@ -37,7 +37,7 @@ from mcptally.messages.struct_columns import (
     transpose,
 )
 from mcptally.process_memory import gc_paused
-from mcptally.tables.arrow import indices
+from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
 from mcptally.transcript.events import (
@@ -416,16 +416,15 @@ class _Collector:
         columns = result_columns(items)
         if "structured_content" in long:
             columns["has_structured_content"] |= long["structured_content"].is_not_null()
-        self._add(
-            "replies",
-            frame_of(
-                {"row": rows[chosen], "response": json_texts(decoded.texts)}
-                | columns
-                | meta
-                | {"odd": mask_at(decoded.odd, len(items))}
-                | {f"{REFERENCE}{name}": series for name, series in long.items()}
-            ),
+        distinct = frame_of(
+            {"response": json_texts(decoded.texts)}
+            | columns
+            | meta
+            | {"odd": mask_at(decoded.odd, len(items))}
+            | {f"{REFERENCE}{name}": series for name, series in long.items()}
         )
+        of_rows = distinct[decoded.result_of_text]
+        self._add("replies", of_rows.with_columns(series_from_numpy(rows[chosen], "row")))
 
     def _add_errors(
         self, rows: npt.NDArray[np.uint32], errors: Sequence[Raw], has: npt.NDArray[np.bool_]

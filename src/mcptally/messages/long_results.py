@@ -48,7 +48,7 @@ class _KeptResult(msgspec.Struct, frozen=True):
 
 
 class DecodedResults(msgspec.Struct, frozen=True):
-    """Decoded results, in the order of the given texts."""
+    """The distinct results among the given texts, decoded."""
 
     results: list[Result]
     odd: list[int]
@@ -58,6 +58,8 @@ class DecodedResults(msgspec.Struct, frozen=True):
     rows: dict[str, pl.Series]
     """Maps column names to the index of each result's text in `LongResults`; null for short
     results."""
+    result_of_text: pl.Series
+    """For each given text, the index of its result."""
 
 
 class LongResults:
@@ -69,20 +71,28 @@ class LongResults:
         self._views: list[tuple[int, bytes, int, int]] = []
 
     def decode(self, texts: Sequence[Raw]) -> DecodedResults:
-        """Decode results; decode each distinct long result only once."""
-        long = {i: self._find(text) for i, text in enumerate(texts) if len(text) >= LONG_RESULT}
-        short = [_OBJECT if i in long else text for i, text in enumerate(texts)] if long else texts
-        results, odd = RESULT_DECODER.many(short)
+        """Decode each distinct result once: most results in traffic repeat another one."""
+        found = [self._find(text) if len(text) >= LONG_RESULT else text for text in texts]
+        keys = [bytes(each) if isinstance(each, Raw) else id(each) for each in found]
+        distinct = dict(zip(keys, found, strict=True))
+        number = {key: i for i, key in enumerate(distinct)}
+        kept = [each if isinstance(each, Raw) else ABSENT for each in distinct.values()]
+        results, odd = RESULT_DECODER.many([text if len(text) else _OBJECT for text in kept])
         columns: dict[str, list[int | None]] = {}
-        kept = list(texts)
-        for i, known in long.items():
-            results[i], kept[i] = known.result, ABSENT
-            if known.odd:
-                odd.append(i)
-            for name, row in known.rows.items():
-                columns.setdefault(name, [None] * len(texts))[i] = row
-        rows = {name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()}
-        return DecodedResults(results, odd, kept, rows)
+        for i, known in enumerate(distinct.values()):
+            if isinstance(known, _KeptResult):
+                results[i] = known.result
+                if known.odd:
+                    odd.append(i)
+                for name, row in known.rows.items():
+                    columns.setdefault(name, [None] * len(distinct))[i] = row
+        return DecodedResults(
+            results,
+            odd,
+            kept,
+            {name: pl.Series(values, dtype=pl.UInt32) for name, values in columns.items()},
+            pl.Series([number[key] for key in keys], dtype=pl.UInt32),
+        )
 
     def with_texts(self, replies: pl.DataFrame) -> pl.DataFrame:
         """Replace each column whose name begins with `REFERENCE` with a column of texts."""
