@@ -21,26 +21,26 @@ pytestmark = pytest.mark.slow
 
 TIMEOUT_SECONDS = 120.0
 
-SDK_SERVER = """
-import sys
-from mcp.server.mcpserver import Context, MCPServer
-
-server = MCPServer("sdk", log_level="ERROR")
-
-@server.tool()
+TOOLS = """
+@server.tool
 def echo(text: str) -> str:
     return text
 
-@server.tool()
+@server.tool
 def fail(text: str) -> str:
     raise ValueError(text)
 
-@server.tool()
+@server.tool
 async def steps(ctx: Context) -> str:
     for step in range(3):
         await ctx.report_progress(step, 3)
     return "done"
-
+"""
+SDK_SERVER = f"""
+import sys
+from mcp.server.mcpserver import Context, MCPServer
+server = MCPServer("sdk", log_level="ERROR")
+{TOOLS.replace("@server.tool", "@server.tool()")}
 port, kind = int(sys.argv[1]), sys.argv[2]
 if kind == "sse":
     server.run("sse", port=port)
@@ -48,27 +48,11 @@ else:
     server.run("streamable-http", port=port, stateless_http="stateless" in kind,
                json_response="json" in kind)
 """
-
-FASTMCP_SERVER = """
+FASTMCP_SERVER = f"""
 import sys
 from fastmcp import Context, FastMCP
-
 server = FastMCP("fast")
-
-@server.tool
-def echo(text: str) -> str:
-    return text
-
-@server.tool
-def fail(text: str) -> str:
-    raise ValueError(text)
-
-@server.tool
-async def steps(ctx: Context) -> str:
-    for step in range(3):
-        await ctx.report_progress(step, 3)
-    return "done"
-
+{TOOLS}
 server.run("http", port=int(sys.argv[1]), show_banner=False)
 """
 

@@ -24,71 +24,12 @@ from mcptally.record.config.wrap import (
     wrap,
 )
 
-CLAUDE = """{
-  "globalShortcut": "",
-  "mcpServers": {
-    "files": {
-      "command": "npx",
-      "args": [
-        "-y",
-        "@modelcontextprotocol/server-filesystem",
-        "/home/jo"
-      ],
-      "env": { "ANYTHING": "s3cr3t-one", "N": "1" }
-    },
-    "bare": {"command": "C:\\\\x\\\\server.exe"},
-    "none": { "command" : "uvx", "args" : [ ] },
-    "far": { "type": "http", "url": "https://far.example/mcp?api_key=s3cr3t-two" }
-  }
-}
-"""
-VSCODE = (
-    '\ufeff// my servers\r\n{\r\n\t"inputs": [],\r\n\t"servers": { /* two */\r\n'
-    '\t\t"a": { "type": "stdio", "command": "node", "args": '
-    '["s.js", "--token", "s3cr3t-three",], },\r\n'
-    '\t\t// "off": { "command": "x" },\r\n\t},\r\n}'
-)  # fmt: skip
-SETTINGS = '{"editor.x": 1, "mcp": {"servers": {"a": {"command": "node", "args": ["s.js"]}}}}'
-CODE = """{
-  "oauthAccount": {"accessToken": "s3cr3t-four"},
-  "projects": {"/a": {"mcpServers": {"x": {"command": "x", "args": []}}, "history": ["a"]},
-               "/b": {"mcpServers": {}}},
-  "mcpServers": {"x": {"type": "stdio", "command": "x", "args": ["1"], "env": {"K": "s3cr3t-five"}}}
-}"""
-ZED = """// Zed
-{
-  "theme": "One Dark",
-  "context_servers": {
-    "new": { "source": "custom", "command": "uvx", "args": ["some-server"], "env": {} },
-    "old": { "command": { "path": "npx", "args": ["-y", "x", "--token", "s3cr3t-six"],
-                          "env": { "K": "s3cr3t-seven" } }, "settings": {} },
-    "bare": { "command": { "path": "server" } }
-  }
-}"""
-OPENCODE = """{
-  "$schema": "https://opencode.ai/config.json",
-  "mcp": {
-    "local": { "type": "local", "command": ["npx", "-y", "x"], "enabled": true,
-               "environment": { "K": "s3cr3t-eight" } },
-    "lines": { "type": "local", "command": [
-      "bun",
-      "x"
-    ] },
-    "far": { "type": "remote", "url": "https://far.example/mcp" }
-  }
-}"""
-CRUSH = '{"mcp": {"fs": {"type": "stdio", "command": "node", "args": ["s.js"], "timeout": 120}}}'
-AMP = '{"amp.mcpServers": {"pw": {"command": "npx", "args": ["@playwright/mcp@latest"]}}}'
 CONFIGS = {
-    "zed": ZED,
-    "opencode": OPENCODE,
-    "crush": CRUSH,
-    "amp": AMP,
-    "claude": CLAUDE,
-    "vscode": VSCODE,
-    "settings": SETTINGS,
-    "claude code": CODE,
+    path.stem: path.read_bytes().decode()
+    for path in sorted(Path(__file__).with_name("configurations").iterdir())
 }
+"""Client → its configuration; the secrets in them begin with `s3cr3t`."""
+CLAUDE = CONFIGS["claude"]
 
 every_config = pytest.mark.parametrize("text", CONFIGS.values(), ids=CONFIGS)
 
