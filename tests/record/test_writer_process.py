@@ -185,31 +185,18 @@ def test_the_call_that_ends_the_writer_is_lost_unless_it_was_written(tmp_path, p
 
 
 def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
-    done = subprocess.run(
-        [
-            *script(
-                PRELUDE.replace(
-                    "archive =",
-                    "from mcptally.redaction import policy\n"
-                    "policy.policy = lambda _: os._exit(3)\n"
-                    "archive =",
-                )
-                + "import select\n"
-                "while archive._pid:\n"
-                "    select.select([archive._ended], [], []); archive._restart()\n"
-                "pipes = [os.pipe() for _ in range(9)]\n"
-                "frames(10, 20)\n"
-                "close()\n"
-                "assert not select.select([read for read, _ in pipes], [], [], 0)[0], 'written to'"
-            ),
-            str(tmp_path),
-        ],
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
+    policy = "from mcptally.redaction import policy\npolicy.policy = lambda _: os._exit(3)\n"
+    logged, _ = run(
+        tmp_path,
+        "import select\n"
+        "while archive._pid:\n"
+        "    select.select([archive._ended], [], []); archive._restart()\n"
+        "pipes = [os.pipe() for _ in range(9)]\n"
+        "frames(10, 20)\n"
+        "close()\n"
+        "assert not select.select([read for read, _ in pipes], [], [], 0)[0], 'written to'",
+        prelude=PRELUDE.replace("archive =", f"{policy}archive ="),
     )
-    logged = done.stderr.decode()
-    assert done.returncode == 0, logged
     assert "ended with exit code 3; another one continues" in logged
     assert "nothing is recorded" in logged
     assert "events wait in " in logged
@@ -351,28 +338,19 @@ def test_without_memory_or_processes_or_threads_for_it_events_are_recorded(tmp_p
 
 
 def test_events_that_no_writer_can_write_wait_in_the_journal(tmp_path):
-    done = subprocess.run(
-        [
-            *script(
-                PRELUDE + "wait(executed)\n"
-                "stop_writer()\n"
-                "frames(10, 30)\n"
-                "os.kill(archive._pid, 9)\n"
-                "archive._failures = 3\n"
-                "assert not archive._restart()\n"
-                "frames(30, 35)\n"
-                "close()"
-            ),
-            str(tmp_path),
-        ],
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=True,
+    logged, _ = run(
+        tmp_path,
+        "wait(executed)\n"
+        "stop_writer()\n"
+        "frames(10, 30)\n"
+        "os.kill(archive._pid, 9)\n"
+        "archive._failures = 3\n"
+        "assert not archive._restart()\n"
+        "frames(30, 35)\n"
+        "close()",
     )
     (journal,) = tmp_path.glob("*.journal")
-    assert (
-        f"20 events wait in {journal}; `mcptally check {tmp_path}` writes" in done.stderr.decode()
-    )
+    assert f"20 events wait in {journal}; `mcptally check {tmp_path}` writes" in logged
     check(tmp_path)
     assert not journal.exists()
     ids = [event["msg"]["id"] for event in of(events(tmp_path), "message")]
