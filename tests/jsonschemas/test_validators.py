@@ -1,9 +1,6 @@
 """Untrusted schemas: both engines agree, nothing is executed or fetched, and validation ends."""
 
-import http.server
 import json
-import threading
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -15,7 +12,6 @@ from mcptally.jsonschemas.cost import max_value_depth
 from mcptally.jsonschemas.dialects import (
     UnusableSchemaError,
     dialect_of,
-    external_references,
     metaschema_errors,
     nesting_depth,
     parse_schema,
@@ -143,58 +139,6 @@ def test_a_recursive_tree_schema_is_accepted():
     for _ in range(200):
         value = {"left": value, "right": {}}
     assert judge(value)[0] == "valid"
-
-
-@pytest.fixture
-def requests() -> Any:
-    """Yield the address of a server on loopback and the paths that were requested from it."""
-    paths: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            paths.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"type": "string"}')
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}", paths
-        server.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize("key", ["$ref", "$dynamicRef", "$schema"])
-def test_nothing_is_ever_fetched(requests: Any, key: str):
-    address, paths = requests
-    for schema in (
-        {key: f"{address}/a.json"},
-        {"properties": {"a": {key: f"{address}/a.json"}}},
-        {"$id": f"{address}/b.json", "properties": {"a": {key: "c.json"}}},
-        {"allOf": [{key: f"{address}/a.json"}], "properties": {"x": {"$ref": "#/no"}}},
-    ):
-        judge = compile_validator(json.dumps(schema))
-        if not isinstance(judge, str):
-            judge({"a": 1, "x": 1})
-        try:
-            metaschema_errors(schema)
-        except UnusableSchemaError:
-            continue
-    assert paths == []
-
-
-def test_a_file_is_never_read(tmp_path: Path):
-    (tmp_path / "a.json").write_text('{"type": "string"}')
-    uri = (tmp_path / "a.json").as_uri()
-    judge = compile_validator(json.dumps({"properties": {"a": {"$ref": uri}}}))
-    assert isinstance(judge, str) or judge({"a": 1})[0] == "unusable_schema"
-    assert external_references({"properties": {"a": {"$ref": uri}}}) == [
-        ("/properties/a/$ref", uri)
-    ]
 
 
 @pytest.mark.parametrize(
