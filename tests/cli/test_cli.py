@@ -3,7 +3,6 @@
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from click.testing import CliRunner
 
 from mcptally.cli import import_
 from mcptally.cli.quantity import DURATION, SIZE
-from mcptally.store.manifest import STORE_FORMAT
 from tests.commands import run
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
@@ -40,32 +38,6 @@ def store(tmp_path_factory) -> Path:
     return folder / "store"
 
 
-@pytest.fixture(scope="module")
-def scored(tmp_path_factory) -> Path:
-    """A store with names that are formulas or control a terminal; no test may change it."""
-    folder = tmp_path_factory.mktemp("names")
-    calls = [call(1, "=1+1"), call(2, "red\x1b[31m\u202etool")]
-    events = [c2s(number, request) for number, request in enumerate(calls, 1)]
-    write(folder / "x.jsonl", [opened(), *events])
-    assert run("score", folder / "x.jsonl", "-o", folder / "store").returncode == 0
-    return folder / "store"
-
-
-@pytest.fixture
-def own(scored: Path, tmp_path: Path) -> Path:
-    """A copy of `scored` that a test may damage."""
-    return Path(shutil.copytree(scored, tmp_path / "store"))
-
-
-def test_a_folder_that_is_no_store_is_refused(tmp_path: Path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "cat.jpg").write_bytes(b"")
-    trace = write(tmp_path / "x.jsonl", [opened()])
-    done = run("score", trace, "-o", tmp_path / "photos")
-    assert (done.returncode, "is not a store" in done.stderr) == (3, True)
-    assert (tmp_path / "photos" / "cat.jpg").exists()
-
-
 @pytest.mark.slow
 def test_a_printed_command_can_be_pasted_into_a_shell(store: Path, tmp_path: Path):
     scored = run("score", store.parent / "traces.jsonl", "-o", tmp_path / "it's my store")
@@ -75,13 +47,6 @@ def test_a_printed_command_can_be_pasted_into_a_shell(store: Path, tmp_path: Pat
     missing = tmp_path / "no store"
     advice = run("query", missing, "tool_scores").stderr.rpartition(": ")[2]
     assert shlex.split(advice)[-2:] == ["-o", f"{missing}"]
-
-
-def test_a_store_of_another_format_says_how_to_rebuild_it(own: Path):
-    manifest = own / "store.json"
-    manifest.write_text(manifest.read_text().replace(f'"format": {STORE_FORMAT}', '"format": 99'))
-    done = run("query", own, "tool_scores")
-    assert (done.returncode, "mcptally score ARCHIVE -o" in done.stderr) == (3, True)
 
 
 def test_columns_with_the_same_name_are_numbered(store: Path):
@@ -145,15 +110,6 @@ def test_a_closed_pipe_is_no_error_in_commands_that_print_line_by_line():
         assert running.stderr is not None
         running.stdout.close()
         assert (running.wait(), running.stderr.read()) == (0, b"")
-
-
-def test_a_store_that_cannot_be_made_is_one_sentence_and_exit_3(tmp_path: Path):
-    write(tmp_path / "t.jsonl", [opened(server="demo")])
-    done = run("score", tmp_path / "t.jsonl", "-o", tmp_path / "t.jsonl" / "store")
-    assert done.returncode == 3
-    assert done.stderr.startswith("mcptally: ")
-    assert "not a directory" in done.stderr
-    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow

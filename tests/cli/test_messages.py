@@ -24,7 +24,8 @@ def prepare(folder: Path) -> None:
     for name in ("sqlite.jsonl.zst", "git.jsonl.zst"):
         (folder / "traces" / name).write_bytes((ROOT / "sample_traces" / name).read_bytes())
     run("score", folder / "traces", "-o", folder / "store")
-    (folder / "empty").mkdir()
+    for name in ("empty", "damaged", "newer"):
+        (folder / name).mkdir()
     for name, text in {
         "notes.txt": "some notes\n",
         "junk.jsonl": "not json\nat all\n",
@@ -33,6 +34,9 @@ def prepare(folder: Path) -> None:
         "lab.jsonl": '{"id":"x"}\n',
         "empty.json": "{}",
         "list.json": "[1]",
+        "proxy.log": "listening\n" * 9 + '{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        "damaged/store.json": '{"format": 2',
+        "newer/store.json": '{"format": 99}',
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
     (folder / "cut.jsonl.zst").write_bytes(
@@ -53,9 +57,13 @@ def answers(folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_every_message_is_the_one_of_the_golden_file(tmp_path):
+def test_every_message_is_the_one_of_the_golden_file_and_no_command_leaves_a_file(tmp_path):
     prepare(tmp_path)
+    before = set(tmp_path.iterdir())
     assert answers(tmp_path) == GOLDEN.read_text(encoding="utf-8")
+    # An import says in a report what it did not use; `redact` leaves an empty folder.
+    assert set(tmp_path.iterdir()) - before == {tmp_path / "imp", tmp_path / "r"}
+    assert not list((tmp_path / "r").iterdir())
 
 
 def test_every_message_begins_alike_and_shows_no_words_of_python_or_duckdb():

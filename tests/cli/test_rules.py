@@ -2,7 +2,6 @@
 
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from mcptally.cli import cli
@@ -51,14 +50,6 @@ def test_one_rule_is_shown_in_full():
     _, output = run("protocol.null_id")
     for words in ("title", "severity", "error", "source", "fires", "silent", '"id":null'):
         assert words in output
-
-
-@pytest.mark.parametrize("name", ["protocol.batsh", "verdict.contxt", "nothing.like.it"])
-def test_a_misspelt_id_is_an_error_that_offers_near_ones(name: str):
-    code, output = run(name)
-    assert code != 0
-    assert f"no rule is called '{name}'" in output
-    assert ("did you mean" in output) == (not name.startswith("nothing"))
 
 
 def test_markdown_without_an_id_is_the_reference_page():

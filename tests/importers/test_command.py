@@ -52,23 +52,6 @@ def test_a_log_without_mcp_traffic_exits_3(tmp_path):
     assert "next:" not in done.stdout
 
 
-def test_an_unknown_format_is_refused_with_the_formats_that_are_near(tmp_path):
-    source = tmp_path / "proxy.log"
-    source.write_text("listening\n" * 9 + '{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
-    done = run("import", "auto", source, "-o", tmp_path / "t")
-    assert done.returncode == 3
-    assert "looked at 10 lines: 1 looks like jsonrpc, which is not enough" in done.stderr
-
-
-def test_an_unknown_format_is_refused_with_what_was_looked_for(tmp_path):
-    source = tmp_path / "x.log"
-    source.write_text("hello\n")
-    done = run("import", "auto", source, "-o", tmp_path / "t")
-    assert done.returncode == 3
-    assert "looked at 1 line: none matches a known format" in done.stderr
-    assert "name it in place of auto" in done.stderr
-
-
 def test_fields_are_named_on_the_command_line(tmp_path):
     source = tmp_path / "wire.jsonl"
     source.write_text(styles.enveloped(events(TRACES / "time.jsonl")[:40]))

@@ -15,7 +15,6 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
 import mcptally as mt
-from mcptally.errors import UsageError
 from mcptally.output import mock
 from tests.fleet.test_fleet import TRANSCRIPTS
 from tests.transcripts import c2s, call, opened, s2c, text, write
@@ -188,14 +187,6 @@ def test_with_delays_replies_wait_for_the_recorded_time(store: Path, monkeypatch
 
     talk(store, conversation, delays=True)
     assert waited == [pytest.approx(0.001)]
-
-
-def test_a_server_must_be_chosen_if_several_are_recorded(archive: Path, tmp_path: Path):
-    other = [opened("r2", server="other"), c2s(1, call(1), "r2"), s2c(2, text(1), "r2")]
-    mt.score([archive, write(tmp_path / "other.jsonl", other)], out=tmp_path / "store")
-    with pytest.raises(UsageError, match=r"choose one with --server: demo, other"):
-        mock.read([tmp_path / "store"])
-    assert mock.read([tmp_path / "store"], server="other").server == "other"
 
 
 @pytest.fixture(scope="module")

@@ -470,33 +470,6 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path):
         overview([tmp_path / "a.jsonl"], jobs=1)
 
 
-WRONG = {
-    "a URL": (
-        ["s3://bucket/traces"],
-        3,
-        "s3://bucket/traces: is not a local path",
-    ),
-    "a pattern without matches": (["nothing*"], 3, "no such file or folder"),
-    "a folder with other files": (["other"], 3, "unknown format"),
-    "a file of another kind": (["other/x.log"], 3, "unknown format"),
-    "a store": (["store"], 2, "is a store"),
-}
-
-
-@pytest.mark.parametrize(("words", "code", "message"), WRONG.values(), ids=WRONG)
-def test_what_cannot_be_read_is_said(tmp_path, monkeypatch, words, code, message):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "x.jsonl").write_text("hello\n")
-    (tmp_path / "other" / "x.log").write_text("hello\n")
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "store.json").write_text("{}")
-    monkeypatch.chdir(tmp_path)
-    done = run(*words)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.slow
 def test_recorded_text_reaches_the_screen_masked_and_on_one_line(summary):
     assert "12 of 12 calls" in summary.printed
