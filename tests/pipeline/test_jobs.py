@@ -19,7 +19,14 @@ import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
 from mcptally.pipeline.engines import local_engine
 from mcptally.pipeline.engines.local import LocalEngine
-from mcptally.pipeline.plan import ONE_PROCESS, PARTITION, SINGLE_PROCESS, limit_for_archive, plan
+from mcptally.pipeline.plan import (
+    ONE_PROCESS,
+    PARTITION,
+    SINGLE_PROCESS,
+    limit_for_archive,
+    plan,
+    sizes_of,
+)
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import FILES, scattered, tables
@@ -47,7 +54,7 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
         path = tmp_path / f"{number}.jsonl"
         path.write_text(json.dumps(event) + "\n")
         files.append(path)
-    parts = plan(files, limit=150, jobs=jobs)
+    parts = plan(sizes_of(files), limit=150, jobs=jobs)
     assert sorted(path for part in parts for path in part.files) == files
     assert len(parts) % jobs == 0 or len(parts) == 5
     for first, second in zip(files[0:8:2], files[1:8:2], strict=True):
@@ -60,7 +67,7 @@ def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size
     for path in files:
         path.touch()
         os.truncate(path, size // 4)
-    assert len(plan(files, jobs=2)) == parts
+    assert len(plan(sizes_of(files), jobs=2)) == parts
 
 
 @pytest.mark.parametrize(
@@ -80,8 +87,9 @@ def test_partitions_are_larger_if_each_process_then_has_one(
     for path in files:
         path.touch()
         os.truncate(path, size // 4)
-    chosen = limit_for_archive(files, limit, jobs)
-    assert len(plan(files, limit=chosen, jobs=jobs)) == partitions
+    sizes = sizes_of(files)
+    chosen = limit_for_archive(sum(sizes.values()), limit, jobs)
+    assert len(plan(sizes, limit=chosen, jobs=jobs)) == partitions
 
 
 @pytest.mark.parametrize(("size", "started"), [(ONE_PROCESS - 4, 0), (ONE_PROCESS, 1)])

@@ -16,7 +16,7 @@ from mcptally.pipeline.archive_context import ArchiveContext
 from mcptally.pipeline.engines.worker import FinishSettings, Partition, PartitionWorker
 from mcptally.pipeline.gathering import stored_summaries
 from mcptally.pipeline.partition_summary import NEEDS
-from mcptally.pipeline.plan import plan, transcript_bytes
+from mcptally.pipeline.plan import plan, sizes_of, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store.manifest import SUMMARIES, live_files, read_manifest
 from mcptally.tables.all_tables import TABLES
@@ -84,7 +84,7 @@ def every_row(store: Path) -> dict[str, pl.DataFrame]:
 
 def test_a_file_that_is_cut_between_recordings_has_the_tables_of_the_whole(tmp_path: Path):
     path = one_file(tmp_path / "archive")
-    assert len(plan([path], limit=CUT)) > 2
+    assert len(plan(sizes_of([path]), limit=CUT)) > 2
     mt.score(path, out=tmp_path / "whole")
     mt.score(path, out=tmp_path / "cut", partition_bytes=CUT)
     expected = every_row(tmp_path / "whole")
@@ -116,7 +116,7 @@ def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame
     (work / SUMMARIES).mkdir(parents=True)
     worker = PartitionWorker(work)
     worker.configure(FinishSettings(ScoringRules.of(), payloads=True))
-    report = worker.gather(Partition(0, FILES, sum(map(transcript_bytes, FILES)), chunk=chunk))
+    report = worker.gather(Partition(0, FILES, sum(sizes_of(FILES).values()), chunk=chunk))
     assert any(work.glob("spool/*/*")) == several
     summaries = stored_summaries(work, [0])
     context = ArchiveContext([summaries], work / "facts")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from mcptally.pipeline.plan import undivided
+from mcptally.pipeline.plan import sizes_of, undivided
 from tests.benchmarks import archive as archives
 from tests.transcripts import c2s, call, opened, write
 
@@ -28,7 +28,7 @@ def test_a_recording_above_the_limit_is_named_with_the_memory_that_it_needs(
     tmp_path: Path, name: str
 ):
     path = recorded(tmp_path / name, "r1")
-    [message] = undivided([path], 250_000)
+    [message] = undivided(sizes_of([path]), 250_000)
     found = re.fullmatch(
         r"(.*): recording r1 has [01] MB and cannot be divided; scoring it takes about (\d+) MB of "
         r"memory",
@@ -41,13 +41,13 @@ def test_a_recording_above_the_limit_is_named_with_the_memory_that_it_needs(
 
 def test_files_of_one_recording_count_together(tmp_path: Path):
     files = [recorded(tmp_path / f"{n}.jsonl", "r1") for n in range(3)]
-    [message] = undivided(files, 800_000)
+    [message] = undivided(sizes_of(files), 800_000)
     assert message.startswith(f"{files[0]} and 2 more files: recording r1 has 1 MB ")
-    assert not list(undivided(files, 1_000_000))
+    assert not list(undivided(sizes_of(files), 1_000_000))
 
 
 def test_a_file_with_several_recordings_can_be_divided(tmp_path: Path):
-    assert not list(undivided([recorded(tmp_path / "a.jsonl", "r1", "r2")], 100_000))
+    assert not list(undivided(sizes_of([recorded(tmp_path / "a.jsonl", "r1", "r2")]), 100_000))
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.pipeline.engines.pool import Engine, WorkerPool
 from mcptally.pipeline.engines.worker import GatherReport, Partition
 from mcptally.pipeline.incremental import EarlierStores
-from mcptally.pipeline.plan import Group, bytes_in_slice, plan
+from mcptally.pipeline.plan import Group, bytes_in_slice, plan, sizes_of
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.store.manifest import SUMMARIES
@@ -51,11 +51,6 @@ def files_to_gather(named: Mapping[str, str | Path], earlier: EarlierStores | No
     return [path_of(named[name]) for name in sorted((earlier.rescored | new) & named.keys())]
 
 
-def plan_groups(files: Sequence[Path], settings: Settings, engine: Engine) -> list[Group]:
-    """Divide files into partitions within the limits of this run; return the files of each."""
-    return plan(files, limit=settings.partition_bytes, jobs=engine.jobs)
-
-
 def gather_with_dependents(
     settings: Settings,
     pool: WorkerPool,
@@ -83,7 +78,8 @@ def gather_with_dependents(
         earlier = extended
         if not more and context is not None:
             return gathered, earlier, context
-        groups = plan_groups([path_of(named.get(name, name)) for name in more], settings, engine)
+        sizes = sizes_of(path_of(named.get(name, name)) for name in more)
+        groups = plan(sizes, limit=settings.partition_bytes, jobs=engine.jobs)
 
 
 def _gather(

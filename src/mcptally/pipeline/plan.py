@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -62,7 +62,7 @@ def default_partition_bytes(jobs: int) -> int:
     return SINGLE_PROCESS if jobs == 1 else PARTITION
 
 
-def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
+def limit_for_archive(total: int, limit: int, jobs: int) -> int:
     """Return `limit`, or 1.5 times `limit` if each process then gets at most one partition.
 
     One partition per process takes less time than several partitions, and less memory than
@@ -70,19 +70,13 @@ def limit_for_archive(files: Iterable[Path], limit: int, jobs: int) -> int:
     limit may be chosen for the available memory.
 
     Args:
-        files: the files to score.
+        total: the size of all files to score in bytes of transcript.
         limit: the size limit of a partition in bytes of transcript.
         jobs: number of processes.
     """
     larger = limit + limit // 2
-    if limit != default_partition_bytes(jobs):
-        return limit
-    total = 0
-    for path in files:
-        total += transcript_bytes(path)
-        if total > jobs * larger:
-            return limit
-    return larger
+    raised = limit == default_partition_bytes(jobs) and total <= jobs * larger
+    return larger if raised else limit
 
 
 def bytes_in_memory(limit: int) -> int:
@@ -146,14 +140,19 @@ class Group(NamedTuple):
     span: Span | None = None
 
 
-def plan(files: Sequence[Path], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
+def plan(sizes: Mapping[Path, int], *, limit: int = PARTITION, jobs: int = 1) -> list[Group]:
     """Divide files into partitions of about `limit` bytes of transcript each, largest first.
 
     Files that begin with the same recording are its segments and stay in one partition. A file with
     several recordings is cut between them if it is larger than a partition. The number of
     partitions is a multiple of `jobs` if there is enough work.
+
+    Args:
+        sizes: maps files to their sizes in bytes of transcript.
+        limit: the desired size of a partition in bytes of transcript.
+        jobs: number of processes.
     """
-    sizes = dict(zip(files, map(transcript_bytes, files), strict=True))
+    files = list(sizes)
     total = sum(sizes.values())
     parts = max(1, math.ceil(total / limit))
     if total >= ONE_PROCESS:
@@ -237,6 +236,11 @@ def find_transcripts(
     return sorted({*files, *(file for url in urls for file in remote.discover(url))}, key=str)
 
 
+def sizes_of(files: Iterable[Path]) -> dict[Path, int]:
+    """Map files to their `transcript_bytes`."""
+    return {path: transcript_bytes(path) for path in files}
+
+
 def transcript_bytes(path: Path) -> int:
     """Return the approximate unpacked size of a transcript in bytes; 0 if the file is gone."""
     try:
@@ -283,17 +287,17 @@ def first_recording(path: Path) -> str | None:
         return None  # reported when the file is read
 
 
-def undivided(files: Sequence[Path], limit: int) -> Iterator[str]:
+def undivided(sizes: Mapping[Path, int], limit: int) -> Iterator[str]:
     """Yield a message about each recording that is larger than a partition but stays undivided.
 
     A file that begins and ends with the same recording counts as one recording. Remote files are
     skipped.
 
     Args:
-        files: the files to score.
+        sizes: the files to score, and their sizes in bytes of transcript.
         limit: the size limit of a partition in bytes of transcript.
     """
-    sizes = {path: transcript_bytes(path) for path in files if not remote.is_remote(path)}
+    sizes = {path: size for path, size in sizes.items() if not remote.is_remote(path)}
     if sum(sizes.values()) <= limit:
         return
     groups: dict[str, list[Path]] = {}

@@ -4,6 +4,7 @@ Each step depends only on its arguments. If the store already exists, only chang
 recordings that depend on them are scored; all other rows are carried over (`incremental`).
 """
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from mcptally.pipeline.gathering import (
     affected_servers,
     files_to_gather,
     gather_with_dependents,
-    plan_groups,
     stored_summaries,
 )
 from mcptally.pipeline.incremental import EarlierStores
@@ -37,6 +37,8 @@ from mcptally.pipeline.plan import (
     default_partition_bytes,
     find_transcripts,
     limit_for_archive,
+    plan,
+    sizes_of,
     undivided,
 )
 from mcptally.pipeline.scoring import ScoringRules
@@ -252,25 +254,28 @@ def build(
         skipped: paths that were not read; each becomes a finding.
     """
     named = {str(file): file for file in files}
-    new = files_to_gather(named, earlier)
-    limit = limit_for_archive(new, settings.partition_bytes, engine.jobs)
+    sizes = sizes_of(files_to_gather(named, earlier))
+    limit = limit_for_archive(sum(sizes.values()), settings.partition_bytes, engine.jobs)
     settings = msgspec.structs.replace(settings, partition_bytes=limit)
-    for message in undivided(new, limit):
+    for message in undivided(sizes, limit):
         settings.warn(message)
-    groups = plan_groups(new, settings, engine)
+    groups = plan(sizes, limit=limit, jobs=engine.jobs)
     memory = bytes_in_memory(settings.partition_bytes)
     with engine.pool(max(1, len(groups)), settings.work, memory) as pool:
         gathered, earlier, context = gather_with_dependents(
             settings, pool, engine, groups, named, earlier
         )
         carried = _carry_over(settings, earlier)
-        finished = list(_finish(settings, pool, gathered, context))
-    known = earlier.known_lint(affected_servers(gathered, earlier)) if earlier else None
-    archive_tables = _write_archive_tables(settings, context, skipped, known)
+        finishing = _finish(settings, pool, gathered, context)
+        finished = [*itertools.islice(finishing, 1)]
+        # This process has finished its first partition; others may still be working.
+        known = earlier.known_lint(affected_servers(gathered, earlier)) if earlier else None
+        finished.append(_write_archive_tables(settings, context, skipped, known))
+        finished += finishing
     remove_orphan_summaries(settings.work)
     reused = earlier.reused_files(named) if earlier else set()
     return Build(
-        _total([carried.written, *finished, archive_tables]),
+        _total([carried.written, *finished]),
         carried.kept,
         _sources(gathered, earlier, reused),
         len(reused),
