@@ -317,14 +317,18 @@ def test_a_json_rpc_error_is_scored_as_an_exception_of_the_program(
 def test_the_table_gives_the_documents_score_for_a_json_rpc_error(code, tool, message):
     arguments = '{"itemId": 17}'
     row = one("protocol_error", tool=tool, error_code=code, error_text=message, arguments=arguments)
-    result = document.validate_rpc(tool, {"itemId": 17}, code, message)
-    decision = document.business_rpc(tool, {"itemId": 17}, code, message)
-    assert row["seed_classification"] == result.classification
-    assert row["seed_confidence"] == result.confidence
-    assert row["seed_is_valid"] == result.is_valid
-    assert row["seed_issues"] == list(result.issues)
-    assert row["seed_evidence"] == list(result.evidence)
-    assert row["seed_is_business_error"] == decision.is_business_error
+    decision = document.decide(message, tool, {"itemId": 17}, code=code, structured=True)
+    if business := decision.is_business_error:
+        expected = ("fully_working", 100, [])
+        evidence = [wording.RESPONDED_ERROR, f"Error message: {message or 'Unknown error'}"]
+    else:
+        said = f"MCP error {'undefined' if code is None else code}: {message}"
+        expected, evidence = ("connectivity_only", 30, [f"Call failed: {said}"]), []
+    assert tuple(row[f"seed_{name}"] for name in ("classification", "confidence", "issues")) == (
+        expected
+    )
+    assert row["seed_evidence"] == evidence
+    assert row["seed_is_valid"] == row["seed_is_business_error"] == business
     assert row["seed_business_confidence"] == decision.confidence
     assert row["seed_threshold"] == decision.threshold
     assert row["seed_factor_mcp_code"] == decision.mcp_code

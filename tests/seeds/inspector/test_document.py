@@ -189,24 +189,6 @@ def test_a_validation_expected_tool_counts_beside_any_other_factor_and_not_alone
     assert spoken.confidence == 3 / 6
 
 
-@pytest.mark.parametrize(
-    ("code", "message", "classification", "confidence"),
-    [
-        (-32602, "Invalid params", "fully_working", 100),
-        (-32601, "Method not found", "fully_working", 100),
-        (-32000, "boom", "connectivity_only", 30),
-        (None, "boom", "connectivity_only", 30),
-        (-32000, "file not found", "fully_working", 100),
-    ],
-)
-def test_a_json_rpc_error_is_a_business_error_or_connectivity_only(
-    code, message, classification, confidence
-):
-    result = document.validate_rpc("weather", {}, code, message)
-    assert (result.classification, result.confidence) == (classification, confidence)
-    assert result.is_error
-
-
 def test_a_call_without_an_answer_is_broken():
     result = document.unanswered()
     assert (result.classification, result.confidence, result.is_valid) == ("broken", 0, False)

@@ -1,12 +1,14 @@
 """Every rule of the seed score agrees with its examples."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from mcptally.seeds.inspector.rows import FILES, rule_rows
+from tests.seeds.inspector.test_columns import one
 
 TEXT_PARTS = {
     "mcp_code",
@@ -60,7 +62,10 @@ def response_class(interpretation, example):
     if "overall" in example:
         return None
     if "rpc" in example:
-        return document.validate_rpc("weather", {}, example["rpc"], example["message"])
+        row = one("protocol_error", error_code=example["rpc"], error_text=example["message"])
+        return SimpleNamespace(
+            classification=row["seed_classification"], confidence=row["seed_confidence"]
+        )
     response = {k: v for k, v in example.items() if k != "outputSchema"}
     tool = {"name": "weather"}
     if "outputSchema" in example:
@@ -159,10 +164,10 @@ def check_entry(interpretation, row, member):
 
 @pytest.mark.parametrize("code", sorted(document.CODES))
 def test_each_of_the_five_mcp_codes_makes_a_json_rpc_error_business_in_the_document(code):
-    decision = document.business_rpc("frobnicate", {}, code, "quiet")
-    assert decision.mcp_code
-    assert decision.is_business_error
-    assert document.validate_rpc("frobnicate", {}, code, "quiet").classification == "fully_working"
+    row = one("protocol_error", tool="frobnicate", error_code=code, error_text="quiet")
+    assert row["seed_factor_mcp_code"]
+    assert row["seed_is_business_error"]
+    assert row["seed_classification"] == "fully_working"
 
 
 def test_the_lists_have_the_lengths_of_their_sources():

@@ -22,7 +22,14 @@ EXAMPLES = [
 
 @pytest.fixture(scope="module")
 def decided() -> list[str]:
-    return normalised_error.deciding_rule_ids([example for _, _, example in EXAMPLES])
+    """The id of the rule that decides each example of an unstructured error."""
+    inputs = [
+        {"outcome": "tool_error"} | ({"error_text": each} if isinstance(each, str) else dict(each))
+        for _, _, each in EXAMPLES
+    ]
+    errors = pl.DataFrame(inputs, schema=normalised_error._Errors.schema())
+    errors = errors.with_columns(text=pl.col("error_text").fill_null(""))
+    return [rule.id for rule in normalised_error._deciding_rules(errors)]
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)))

@@ -42,14 +42,6 @@ def business(context: ValidationContext) -> BusinessDecision:
     return decide(examined_text(context.response), str(context.tool.get("name", "")), context.input)
 
 
-def business_rpc(tool: str, arguments: Any, code: int | None, message: str) -> BusinessDecision:
-    """Decide, as the document prescribes, whether a JSON-RPC error is business logic.
-
-    A JSON-RPC error counts as structured, whatever its text.
-    """
-    return decide(message, tool, arguments, code=code, structured=True)
-
-
 def examined_text(response: Any) -> str:
     """Return the text that the factors examine: the first text, or else the content as JSON."""
     content = javascript.member(response, "content")
@@ -250,25 +242,6 @@ def _error_result(
         evidence=(message,),
         response_metadata=found,
     )
-
-
-def validate_rpc(tool: str, arguments: Any, code: int | None, message: str) -> ValidationResult:
-    """Assess, as the document prescribes, a call that was answered with a JSON-RPC error."""
-    decision = business_rpc(tool, arguments, code, message)
-    if decision.is_business_error:
-        return _error_result(decision, message, None)
-    return ValidationResult(
-        is_valid=False,
-        is_error=True,
-        confidence=ROWS.confidence("connectivity_only"),
-        classification="connectivity_only",
-        issues=(CALL_FAILED + rpc_message(code, message),),
-    )
-
-
-def rpc_message(code: int | None, message: str) -> str:
-    """Return the message of the exception that the SDK raises for a JSON-RPC error."""
-    return f"MCP error {'undefined' if code is None else code}: {message}"
 
 
 def unanswered() -> ValidationResult:

@@ -7,7 +7,7 @@ validation-logic document. `verdict` is determined independently and may disagre
 """
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -186,15 +186,3 @@ def _combined(error: StructuredError, rule: CategoryRule, *, has_code: bool) -> 
 
 _PATCH_STATUS: Final = {"PATCH_EMPTY": 400, "PATCH_MALFORMED": 400, "FILE_NOT_FOUND": 404}
 """HTTP equivalents of patch codes, where they differ from that of the category."""
-
-
-def deciding_rule_ids(examples: Sequence[str | Mapping[str, Any]]) -> list[str]:
-    """Return the id of the rule that decides each example of an unstructured error."""
-    inputs = [
-        {"outcome": "tool_error"}
-        | ({"error_text": example} if isinstance(example, str) else dict(example))
-        for example in examples
-    ]
-    errors = pl.DataFrame(inputs, schema=_Errors.schema())
-    errors = errors.with_columns(text=_Errors.error_text.col.fill_null(""))
-    return [rule.id for rule in _deciding_rules(errors)]
