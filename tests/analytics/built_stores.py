@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from mcptally.analytics.store import Store, open_store
+from mcptally.messages.server_lives import failed_requests
 from mcptally.pipeline.failure_kinds import failure_kind
 from mcptally.pipeline.usage import usage
 from mcptally.store.parts import write_part
@@ -87,6 +88,9 @@ def build(
             frame = Calls.frame(frame)
             frame = frame.with_columns(failure_kind(frame))
             write_part(work, Usage, "000000", usage(frame))
+            requests = failed_requests(frame).collect()
+        elif table is Recordings and data:
+            frame = frame.join(requests, on="recording", how="left")
         write_part(work, table, "000000", frame)
     publish(folder, work, sources=[], rows={}, made=Provenance())
     remove_unlisted(folder)

@@ -16,6 +16,8 @@ MESSAGES: dict[str, Any] = {
     "initialize": {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}},
     "reply": {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-11-25"}},
     "refusal": {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}},
+    "probe": {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}},
+    "read": {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "a:b"}},
     "call": call(1),
     "result": text(1),
 }
@@ -67,6 +69,22 @@ def test_the_life_of_a_server_with(store: Path, name: str) -> None:
     )
     (found,) = rows.to_dicts()
     assert found == dict.fromkeys(COLUMNS) | LIVES[name]["expected"]
+
+
+def test_a_crash_in_another_request_than_a_call_names_it(store: Path) -> None:
+    rows = sql_over_tables.ask(
+        store,
+        "SELECT recording, crash_method, call_id, probe_failed FROM recordings "
+        "LEFT JOIN calls USING (recording) WHERE crash_call_id = call_id "
+        "OR crash IS NOT NULL AND crash_call_id IS NULL",
+    )
+    found = {
+        row["recording"]: (row["crash_method"], row["probe_failed"]) for row in rows.to_dicts()
+    }
+    assert found["a crash in another request"] == ("resources/read", False)
+    assert found["a crash in a probe"] == ("server/discover", True)
+    assert found["a crash in a call beside another request"] == (None, False)
+    assert found["a crash between calls"] == (None, False)
 
 
 def test_servers_that_never_started_come_first_and_say_why(store: Path) -> None:

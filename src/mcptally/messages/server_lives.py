@@ -11,6 +11,7 @@ from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Closes, Event, Opens, RawFrames, StderrEvents
 from mcptally.tables.arrow import matches
+from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -384,4 +385,31 @@ def _failure() -> pl.Expr:
         .when(ServerLives.start.col == "unanswered")
         .then(pl.lit("no_answer"))
         .otherwise(pl.lit("crashed"))
+    )
+
+
+def failed_requests(calls: pl.DataFrame) -> pl.LazyFrame:
+    """Return the columns of `Recordings` about requests that a crash left open or that probe.
+
+    Args:
+        calls: rows of `Calls`.
+    """
+    probes, crashed = Calls.method.col == "server/discover", Calls.reason.col == "server_crash"
+    in_call = (crashed & (Calls.method.col == "tools/call")).any()
+    first = {
+        Recordings.crash_method.name: Calls.method.col,
+        Recordings.crash_call_id.name: Calls.call_id.col,
+    }
+    return (
+        calls.lazy()
+        .filter(Calls.failure_kind.col.is_not_null() & (probes | crashed))
+        .sort(Calls.requested_at.name, Calls.call_id.name, nulls_last=True)
+        .group_by(Calls.recording.name)
+        .agg(
+            probes.any().alias(Recordings.probe_failed.name),
+            **{
+                name: pl.when(~in_call).then(column.filter(crashed).first())
+                for name, column in first.items()
+            },
+        )
     )

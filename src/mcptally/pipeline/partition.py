@@ -25,7 +25,7 @@ from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Open
 from mcptally.messages.input_requests import RequestedInputs, add_waiting, list_input_requests
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
-from mcptally.messages.server_lives import server_lives
+from mcptally.messages.server_lives import failed_requests, server_lives
 from mcptally.messages.sessions import Conversation, assign_sessions
 from mcptally.messages.tasks import settle_tasks
 from mcptally.messages.tool_definitions import (
@@ -254,13 +254,6 @@ def finish(
             ]
         )
     )
-    counts = findings.lazy().group_by("recording").agg(findings=pl.len())
-    recordings = (
-        part.recordings.lazy()
-        .join(counts, on="recording", how="left")
-        .with_columns(Recordings.findings.col.fill_null(0))
-        .pipe(run_query)
-    )
     seed_tables = stages.contract_tables(
         ui_tables, calls, part.summary.validations, payloads=payloads
     )
@@ -270,6 +263,16 @@ def finish(
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
     calls = _renamed(calls.with_columns(_times(_CALL_TIMES)), "id", "request_id")
     calls = calls.hstack([failure_kind(calls)])
+    counts = findings.lazy().group_by("recording").agg(findings=pl.len())
+    recordings = (
+        part.recordings.lazy()
+        .join(counts, on="recording", how="left")
+        .join(failed_requests(calls), on="recording", how="left")
+        .with_columns(
+            Recordings.findings.col.fill_null(0), Recordings.probe_failed.col.fill_null(value=False)
+        )
+        .pipe(run_query)
+    )
     return {
         Calls: Calls.frame(calls),
         SeedScores: SeedScores.frame(calls),

@@ -1,6 +1,6 @@
 """Declares the table `recordings`."""
 
-from mcptally.tables.column_types import FLOAT64, INT64, STRING, TIME, UINT32, list_of
+from mcptally.tables.column_types import BOOLEAN, FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table
 from mcptally.tables.outcomes import START_FAILURES
 
@@ -66,6 +66,14 @@ class Recordings(Table):
     crash = Column(
         STRING,
         "When the server crashed: during its `start`, during a `call`, or while it was `idle`.",
+    )
+    crash_method = Column(
+        STRING,
+        "Method of the first request that the crash left open; null if a call to a tool was open.",
+    )
+    crash_call_id = Column(STRING, "Call id of that request.")
+    probe_failed = Column(
+        BOOLEAN, "Whether the client's `server/discover` failed, which newer clients send first."
     )
     ended_by = Column(STRING, "Who ended the server: `client` or `server`; null where unknown.")
     last_words = Column(

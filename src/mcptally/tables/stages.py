@@ -203,11 +203,11 @@ class GatheredMessages(StageTable):
 
 
 class GatheredRecordings(StageTable):
-    """The `recordings` table of a partition, before its findings are counted."""
+    """The `recordings` table of a partition, before its calls are judged."""
 
 
 for _name, _column in Recordings.columns().items():
-    if _name != "findings":
+    if _name not in ("findings", "crash_method", "crash_call_id", "probe_failed"):
         setattr(GatheredRecordings, _name, _column)
 
 

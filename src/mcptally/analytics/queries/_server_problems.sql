@@ -8,24 +8,14 @@
 WITH started AS (
     SELECT
         server, recording, start IN ('failed', 'unanswered') AS failed, start_failure, last_words,
-        opened_at, ended_at, crash, start = 'ready' AS is_ready,
+        opened_at, ended_at, crash, crash_method, crash_call_id, probe_failed,
+        start = 'ready' AS is_ready,
         count(*) OVER (PARTITION BY server) AS total,
         count(*) FILTER (start IN ('failed', 'unanswered')) OVER (PARTITION BY server) AS failures,
         regexp_replace(last_words, '/[^\s,;:)''"]+|\d+', '#', 'g') AS said,
         regexp_replace(said, '"[^"]*"|''[^'']*''', '#', 'g') AS form
     FROM recordings
     WHERE start <> 'unused'
-),
-unanswered AS (
-    SELECT
-        recording, bool_or(method = 'server/discover') AS probed,
-        arg_min(method, (requested_at, call_id)) FILTER (reason = 'server_crash') AS method,
-        arg_min(call_id, (requested_at, call_id)) FILTER (reason = 'server_crash') AS call_id,
-        coalesce(bool_or(method = 'tools/call' AND reason = 'server_crash'), false) AS in_call
-    FROM calls
-    WHERE failure_kind IS NOT NULL
-        AND (method = 'server/discover' OR reason = 'server_crash')
-    GROUP BY recording
 )
 SELECT
     CASE WHEN failures = total THEN 'not_started' ELSE 'start' END AS kind, server,
@@ -35,24 +25,22 @@ SELECT
     arg_max(said, (start_failure = most, opened_at, recording)) AS said,
     min(opened_at) AS first_seen, max(ended_at) AS last_seen, NULL::VARCHAR AS method,
     NULL::VARCHAR AS call_id,
-    CASE WHEN failures < total THEN count(*) FILTER (probed) ELSE 0 END AS probed
+    CASE WHEN failures < total THEN count(*) FILTER (probe_failed) ELSE 0 END AS probed
 FROM (
     SELECT *, mode(start_failure ORDER BY start_failure) OVER (PARTITION BY server) AS most
     FROM started
     WHERE failed
 )
-LEFT JOIN unanswered USING (recording)
 GROUP BY server, failures, total, CASE WHEN failures < total THEN form END,
     CASE WHEN failures < total THEN start_failure END
 UNION ALL
 SELECT
     'crash', server, count(*), any_value(total), 'crashed', arg_max(last_words, opened_at), NULL,
-    min(ended_at), max(ended_at), during, min(call_id) FILTER (during IS NOT NULL), 0
+    min(ended_at), max(ended_at), during, min(crash_call_id) FILTER (during IS NOT NULL), 0
 FROM (
-    SELECT *, CASE WHEN crash IS DISTINCT FROM 'idle' THEN method END AS during
+    SELECT *, CASE WHEN crash IS DISTINCT FROM 'idle' THEN crash_method END AS during
     FROM started
-    LEFT JOIN unanswered USING (recording)
-    WHERE crash = 'idle' OR (is_ready AND method IS NOT NULL AND NOT in_call)
+    WHERE crash = 'idle' OR (is_ready AND crash_method IS NOT NULL)
 )
 GROUP BY server, during
 UNION ALL
