@@ -87,6 +87,7 @@ def changes(data: pl.DataFrame) -> pl.DataFrame:
         "if(failed, 'tool_error', 'ok') AS outcome, if(failed, 'tool_failure', NULL) AS verdict, "
         "NULL AS template, '' AS call_id FROM data"
     )
+    views.create_questions(connection, {"_changes": views.all_texts()["_changes"]})
     answer = connection.sql(views.all_texts()["change_points"]).pl()
     connection.close()
     return answer

@@ -165,7 +165,7 @@ class Connections:
             QueryError: DuckDB cannot compute the answer.
         """
         with as_query_errors(self.get()), self.reporting_the_version():
-            connection = self.get_for(views.texts_of(question), computed=True)
+            connection = self.get_for(views.texts_kept(question), computed=True)
             return _answer(connection, f'FROM "{question}"', alias=question)
 
     def answer(

@@ -293,6 +293,18 @@ def texts_of(question: str) -> dict[str, str]:
     return found | {question: text}
 
 
+def texts_kept(question: str) -> dict[str, str]:
+    """Return the SQL of a question whose answer is kept, and of all that it may read.
+
+    It reads the kept answers of other questions.
+    """
+    texts = texts_of(question)
+    if "_tool_changes" in texts:
+        texts |= texts_of("change_points")
+        texts["_tool_changes"] = "FROM change_points WHERE level = 'tool'"
+    return texts
+
+
 def texts_read(query: str) -> Mapping[str, str]:
     """Return the SQL of each question, view and macro that a query reads, keyed by name.
 

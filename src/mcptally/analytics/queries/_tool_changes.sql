@@ -1,0 +1,2 @@
+-- The changes of tools: finding those of servers takes longer.
+FROM _changes(['tool'])
