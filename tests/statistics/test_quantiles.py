@@ -11,8 +11,9 @@ from mcptally.statistics.quantiles import LEVEL, t_quantile
 
 def test_quantiles_of_the_build_are_scipys():
     freedom = np.arange(1.0, MAX_FREEDOM + 1)
-    assert t_quantile(LEVEL, freedom) == pytest.approx(stdtrit(freedom, LEVEL), rel=1e-15)
-    assert t_quantile(LEVEL, np.inf) == pytest.approx(ndtri(LEVEL), rel=1e-15)
+    # SciPy 1.15 and 1.17, one of which built the file, differ by 4e-11.
+    assert t_quantile(LEVEL, freedom) == pytest.approx(stdtrit(freedom, LEVEL), rel=1e-9)
+    assert t_quantile(LEVEL, np.inf) == pytest.approx(ndtri(LEVEL), rel=1e-9)
 
 
 @pytest.mark.parametrize(
