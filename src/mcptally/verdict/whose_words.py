@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import polars as pl
 
-from mcptally.tables.arrow import captured
+from mcptally.tables.arrow import captured, series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
@@ -122,8 +123,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    programs = _extracted(texts, calls, _PROGRAM)
-    quoting = _quoting(programs, calls, [Judged.arguments.name, Definitions.input_schema.name])
+    quoting = _quoting(texts, calls, _PROGRAM, Definitions.input_schema)
     schemas = quoting.get_column(Definitions.input_schema.name).unique().drop_nulls().to_list()
     offers = pl.DataFrame(
         {
@@ -162,7 +162,7 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`) and `arguments` (JSON).
     """
-    quoting = _quoting(_extracted(texts, calls, _IDENTIFIER), calls, [Judged.arguments.name])
+    quoting = _quoting(texts, calls, _IDENTIFIER)
     word = named_object.as_words(_Quoting.word.col)
     found = quoting.lazy().filter(_code(Judged.arguments.col).str.contains(word, literal=True))
     return _mask(found, calls.height)
@@ -179,8 +179,8 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    quoting = _quoting(_extracted(texts, calls, _FIELD), calls, [Judged.arguments.name])
-    rejected = _quoting(_extracted(texts, calls, _INPUT), calls, [Judged.arguments.name])
+    quoting = _quoting(texts, calls, _FIELD)
+    rejected = _quoting(texts, calls, _INPUT)
     word = _Quoting.word.col
     empty = rejected.filter(word == "").get_column(_Quoting.row.name)
     has_schema = Definitions.input_schema.col.is_not_null()
@@ -213,7 +213,7 @@ def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    return _absent_property(_extracted(texts, calls, _ASKED), calls, with_default=False)
+    return _absent_property(texts, calls, _ASKED, with_default=False)
 
 
 def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -223,22 +223,25 @@ def own_default(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         texts: texts without wrappers.
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
-    return _absent_property(_extracted(texts, calls, _CHECKED), calls, with_default=True)
+    return _absent_property(texts, calls, _CHECKED, with_default=True)
 
 
-def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: bool) -> pl.Series:
+def _absent_property(
+    texts: pl.Series, calls: pl.DataFrame, pattern: str, *, with_default: bool
+) -> pl.Series:
     """Return a mask of calls whose text names an argument that is declared but not passed.
 
     The schema declares the argument, and the call passes no value for it, or null, 0 or an empty
     value.
 
     Args:
-        words: words extracted from the texts: `text` (row index of the text) and `word`.
-        calls: `text`, `arguments` and `input_schema`.
+        texts: texts without wrappers.
+        calls: `text` (row index in `texts`), `arguments` and `input_schema`.
+        pattern: the pattern for the argument's name.
         with_default: whether the schema must have a default for the argument.
     """
     schema, word = Definitions.input_schema.name, _Quoting.word.name
-    quoting = _quoting(words, calls, [Judged.arguments.name, schema])
+    quoting = _quoting(texts, calls, pattern, Definitions.input_schema)
     known = [
         {schema: each, word: _bare(name), _Quoting.property.name: name}
         for each in quoting.get_column(schema).unique()
@@ -256,27 +259,27 @@ def _absent_property(words: pl.DataFrame, calls: pl.DataFrame, *, with_default: 
     return _mask(found, calls.height)
 
 
-def _extracted(texts: pl.Series, calls: pl.DataFrame, pattern: str) -> pl.DataFrame:
-    """Return `text` (row index) and `word`: the group of `pattern` that matches, in lower case."""
-    numbers = calls.get_column(_Quoting.text.name).unique()
-    return (
-        pl.LazyFrame({"text": numbers, "whole": texts.gather(numbers)})
-        .select("text", word=captured(pl.col("whole"), pattern).str.to_lowercase())
-        .drop_nulls()
-        .pipe(run_query)
-    )
+def _quoting(texts: pl.Series, calls: pl.DataFrame, pattern: str, *more: Column) -> pl.DataFrame:
+    """Join calls with the words that the groups of a pattern extract from their texts.
 
-
-def _quoting(words: pl.DataFrame, calls: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
-    """Join calls with the words extracted from their texts; `row` is the call's row index.
-
-    Rows with nulls in `columns` are dropped.
+    Rows with nulls in `arguments` or one of the columns `more` are dropped.
     """
+    number = _Quoting.text.col
+    words = (
+        calls.lazy()
+        .select(number.unique())
+        .with_columns(
+            captured(pl.lit(texts).gather(number), pattern)
+            .str.to_lowercase()
+            .alias(_Quoting.word.name)
+        )
+        .drop_nulls()
+    )
     return (
         calls.lazy()
-        .with_row_index("row")
-        .join(words.lazy(), on="text")
-        .drop_nulls(columns)
+        .with_row_index(_Quoting.row.name)
+        .join(words, on=_Quoting.text.name)
+        .drop_nulls([column.name for column in (Judged.arguments, *more)])
         .pipe(run_query)
     )
 
@@ -287,9 +290,10 @@ def _code(arguments: pl.Expr) -> pl.Expr:
 
 
 def _mask(found: pl.LazyFrame, height: int) -> pl.Series:
-    rows = found.select(_Quoting.row.name).pipe(run_query).get_column(_Quoting.row.name)
-    mask = pl.repeat(False, height, dtype=pl.Boolean, eager=True)  # noqa: FBT003
-    return mask.scatter(rows.unique(), True)  # noqa: FBT003
+    """Return a mask of the rows in `found`."""
+    mask = np.zeros(height, dtype=np.bool_)
+    mask[found.select(_Quoting.row.name).pipe(run_query).to_series().to_numpy()] = True
+    return series_from_numpy(mask)
 
 
 def _bare(name: str) -> str:
