@@ -170,7 +170,7 @@ def _missing_capabilities(declared: pl.DataFrame, side: str) -> pl.LazyFrame:
         side: the side that sends the requests, `c2s` or `s2c`.
     """
     missing = []
-    for text in declared.get_column("declared").unique().drop_nulls():
+    for text in set(declared.get_column("declared")) - {None}:
         known = decode_or_none(ANY, text)
         if isinstance(known, dict):
             missing += [

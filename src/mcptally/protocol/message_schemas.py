@@ -68,9 +68,7 @@ class _Payloads(StageTable):
 
 def check_payloads(traffic: Traffic) -> Iterator[pl.DataFrame]:
     """Yield findings about payloads that their message schemas reject."""
-    yield from _validated(_requests(traffic), "protocol.request_shape")
-    yield from _validated(_notifications(traffic), "protocol.notification_shape")
-    yield from _validated(_results(traffic), "protocol.result_shape", prefix="/result")
+    yield from _validated(_requests(traffic), _notifications(traffic), _results(traffic))
     yield from _validated_errors(traffic)
     for member in table()["result_members"]:
         if member.name == "structuredContent":
@@ -372,19 +370,22 @@ def _validated_errors(traffic: Traffic) -> Iterator[pl.DataFrame]:
     )
 
 
-def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterator[pl.DataFrame]:
-    """Yield findings about invalid payloads.
+_RULES: Final = {
+    "requests": "protocol.request_shape",
+    "notifications": "protocol.notification_shape",
+    "results": "protocol.result_shape",
+}
+"""Maps each kind of payload to the rule that invalid payloads break."""
 
-    Args:
-        payloads: rows with `kind`, `shape` (the method), `revision` and `text`.
-        rule: the rule that invalid payloads break.
-        prefix: JSON Pointer of the payload in its message.
-    """
+
+def _validated(*payloads: pl.LazyFrame) -> Iterator[pl.DataFrame]:
+    """Yield findings about invalid payloads, which have `kind`, `shape`, `revision` and `text`."""
     keys = ["kind", "shape", "revision"]
-    known = payloads.filter(
-        TrafficCalls.revision.col.is_in(REVISIONS), _Payloads.text.col.is_not_null()
+    rows = (
+        pl.concat([select_for_findings(each, *keys, "text") for each in payloads], how="diagonal")
+        .filter(TrafficCalls.revision.col.is_in(REVISIONS), _Payloads.text.col.is_not_null())
+        .pipe(run_query)
     )
-    rows = select_for_findings(known, *keys, "text").pipe(run_query)
     if not rows.height:
         return
     # Group by hashes, because grouping by texts would copy them.
@@ -407,17 +408,23 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
         .pipe(run_query)
     )
     wrong = rows[invalid.get_column(_Payloads.at.name)].hstack(invalid[list(Shapes.columns())])
+    kind, state = _Payloads.kind.col, Shapes.state.col
+    place = pl.when(kind == "results").then(pl.lit("/result")).otherwise(pl.lit(""))
+    whole = formatted("the {}", kind.str.strip_suffix("s"))
+    message = member_message(Shapes.pointer, Shapes.words, whole)
+    path = place + Shapes.pointer.col
     yield from run_checks(
         wrong,
         *(
-            Check(
-                name,
-                Shapes.state.col == state,
-                _message(state),
-                evidence="text",
-                path=pl.lit(prefix) + Shapes.pointer.col,
-            )
-            for state, name in (("invalid", rule), ("null", "protocol.null_member"))
+            Check(rule, (kind == name) & (state == "invalid"), message, evidence="text", path=path)
+            for name, rule in _RULES.items()
+        ),
+        Check(
+            "protocol.null_member",
+            state == "null",
+            formatted("{}; leave it out instead", message),
+            evidence="text",
+            path=path,
         ),
     )
 
@@ -425,10 +432,3 @@ def _validated(payloads: pl.LazyFrame, rule: str, *, prefix: str = "") -> Iterat
 def _with_results(keys: dict[str, pl.Series], results: list[ShapeResult]) -> pl.DataFrame:
     """Combine the columns `keys` with the results, as the columns of `Shapes`."""
     return pl.DataFrame(keys).hstack(pl.DataFrame(results, schema=Shapes.schema(), orient="row"))
-
-
-def _message(state: str) -> pl.Expr:
-    """Return an expression for a finding's message: the invalid member, and its error."""
-    whole = formatted("the {}", _Payloads.kind.col.str.strip_suffix("s"))
-    words = member_message(Shapes.pointer, Shapes.words, whole)
-    return words if state == "invalid" else formatted("{}; leave it out instead", words)

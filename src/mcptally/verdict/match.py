@@ -173,9 +173,7 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
     """
     words, owners = _numbered(tuple(keywords))
     parts = [
-        _occurrences(words, owners, texts[start : start + _AT_ONCE]).with_columns(
-            pl.col("row") + start
-        )
+        _occurrences(words, owners, texts, start)
         for start in range(0, len(texts) if words else 0, _AT_ONCE)
     ]
     found = pl.concat([pl.DataFrame(schema={"row": pl.Int64, "owner": pl.Int64}), *parts])
@@ -186,14 +184,20 @@ def _candidates(keywords: Sequence[tuple[str, ...]], texts: pl.Series) -> list[R
     return [group if each else None for each, group in zip(keywords, groups, strict=False)]
 
 
-def _occurrences(words: list[str], owners: pl.DataFrame, texts: pl.Series) -> pl.DataFrame:
-    """Return a row for each text (`row`) and keyword list (`owner`) with a keyword in the text."""
+def _occurrences(
+    words: list[str], owners: pl.DataFrame, texts: pl.Series, start: int
+) -> pl.DataFrame:
+    """Return a row for each text (`row`) and keyword list (`owner`) with a keyword in the text.
+
+    Only `_AT_ONCE` texts from `start` on are searched.
+    """
     lower = pl.col("text").str.to_lowercase()
     return (
-        texts.to_frame("text")
+        texts[start : start + _AT_ONCE]
+        .to_frame("text")
         .lazy()
         .select(
-            row=pl.int_range(pl.len(), dtype=pl.Int64),
+            row=start + pl.int_range(pl.len(), dtype=pl.Int64),
             word=lower.str.extract_many(words, overlapping=True).list.unique(),
         )
         .explode("word", empty_as_null=False)

@@ -142,12 +142,12 @@ def _lines(stderr: pl.DataFrame) -> pl.DataFrame:
         .select("recording", "seq", "ts_ns", written="text")
         .join(texts.lazy(), on="written", maintain_order="left_right")
         .drop("written")
-        .pipe(run_query)
     )
-    in_trace = pl.any_horizontal(_Lines.head.col, _Lines.frame.col)
-    with_trace = lines.filter(in_trace).get_column(_Lines.recording.name).unique()
-    return lines.filter(_Lines.recording.col.is_in(with_trace.implode())).sort(
-        "recording", "seq", maintain_order=True
+    with_trace = lines.filter(_Lines.head.col | _Lines.frame.col).select("recording").unique()
+    return (
+        lines.join(with_trace, on="recording", how="semi", maintain_order="left")
+        .sort("recording", "seq", maintain_order=True)
+        .pipe(run_query)
     )
 
 
