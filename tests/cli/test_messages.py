@@ -39,6 +39,8 @@ def prepare(folder: Path) -> None:
         "newer/store.json": '{"format": 99}',
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
+    for name, target in {"link": "nowhere", "loop": "loop"}.items():
+        (folder / name).symlink_to(target)
     (folder / "cut.jsonl.zst").write_bytes(
         (folder / "traces" / "sqlite.jsonl.zst").read_bytes()[:700]
     )

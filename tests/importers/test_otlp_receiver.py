@@ -165,24 +165,6 @@ def test_a_receiver_without_spans_leaves_nothing_and_exits_3(tmp_path):
     assert not [p for p in (tmp_path / "t").iterdir() if p.suffix != ".json"]
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        (["otlp"], "give PATHS, or the format otlp and --listen"),
-        (["har", "--listen", "127.0.0.1:0"], "give PATHS, or the format otlp and --listen"),
-        (["otlp", "x.json", "--listen", "127.0.0.1:0"], "give PATHS, or the format otlp"),
-        (["otlp", "--listen", "9"], "give HOST:PORT"),
-        (["otlp", "--listen", "127.0.0.1:0", "--redact", "oops"], "oops"),
-        (["otlp", "--listen", "127.0.0.1:0", "--timezone", "Mars"], "Mars"),
-    ],
-)
-def test_wrong_options_are_refused_before_anything_is_received(tmp_path, options, error):
-    done = run("import", *options, "-o", tmp_path / "t")
-    assert done.returncode == 2
-    assert error in done.stderr
-    assert not (tmp_path / "t").exists()
-
-
 def test_an_address_in_use_is_refused(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

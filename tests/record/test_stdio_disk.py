@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from tests.record.recorder_process import (
-    PYTHON,
     RecordedServer,
     events,
     eventually,
@@ -42,34 +41,6 @@ def test_traffic_continues_when_the_folder_cannot_be_written():
     assert b"cannot keep a journal in /proc/mcptally-traces" in no_journal
     assert b"cannot record to" in cannot
     assert b"events could not be recorded" in could_not
-
-
-@pytest.mark.parametrize(
-    ("out", "why", "http"),
-    [
-        ("file", "/file is not a folder; name another one", False),
-        ("file/below", "/file is not a folder; name another one", True),
-        ("link", "/link is a link to nowhere, which is not a folder; create that folder", False),
-        ("loop", "/loop is a link to loop, which is not a folder; create that folder", False),
-    ],
-)
-def test_a_path_that_cannot_become_a_folder_is_refused_before_the_server_starts(
-    out, why, http, tmp_path
-):
-    (tmp_path / "file").write_text("in the way")
-    (tmp_path / "link").symlink_to("nowhere")
-    (tmp_path / "loop").symlink_to("loop")
-    command = [*PYTHON, "-m", "mcptally", "record", "--out", str(tmp_path / out)]
-    server = ["--url", "http://127.0.0.1:1/mcp", "--listen", "127.0.0.1:0"]
-    done = subprocess.run(
-        [*command, *(server if http else ["--", "touch", str(tmp_path / "started")])],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert f"{tmp_path}{why}" in " ".join(done.stderr.split())
-    assert not (tmp_path / "started").exists()
 
 
 def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
@@ -171,7 +142,6 @@ class PlainProcess(RecordedServer):
     """A command without a recorder, with the same methods."""
 
     def __init__(self, command):
-        import subprocess
 
         self.process = subprocess.Popen(
             command,

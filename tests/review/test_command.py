@@ -218,19 +218,6 @@ def test_a_notebook_fills_a_table(store, tmp_path):
     assert drawn.height == 30
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--sample", 5), "a sample needs at least 20 answers"),
-        (("--server", "dem"), "did you mean"),
-        (("--status", "--rule"), "give one"),
-    ],
-)
-def test_refusals_say_what_to_do(store, arguments, said):
-    done = run("review", store, *arguments)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
-
-
 def test_an_archive_that_is_gone_needs_a_named_file(store, tmp_path):
     shutil.copytree(store, tmp_path / "store")
     manifest = tmp_path / "store" / "store.json"
