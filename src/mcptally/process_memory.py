@@ -17,7 +17,7 @@ from typing import Final
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "_RJEM_MALLOC_CONF": "dirty_decay_ms:5000,muzzy_decay_ms:5000,narenas:1",
+    "_RJEM_MALLOC_CONF": "dirty_decay_ms:500,muzzy_decay_ms:500,narenas:1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str((1 << 31) - 1),
