@@ -83,6 +83,20 @@ _LITERALS: Final = {name: max(re.split(r"_\?|[sk]", name), key=len) for name in 
 ignored, s and k also match U+017F and U+212A."""
 _JSON_PATH: Final = r"""(?s)["']path["']\s*:\s*\[\s*((?:"[^"]*"|\d+|[,\s])*)\]"""
 
+_PARTS: Final = {
+    **{f"exception{number}": pattern for number, pattern in enumerate(_EXCEPTIONS)},
+    "json": _JSON_START,
+    "pydantic": _PYDANTIC,
+    "stderr": _STDERR,
+    "command": _SHELL_COMMAND,
+    "exit": _EXIT_CODE,
+    "announced": _ANNOUNCED,
+    "line": r"^([^\r\n]*[0-9A-Za-z[^\x00-\x7f]][^\r\n]*)",
+    # Indented JSON without a message: use its first member.
+    "member": r"""^[\s{\["']+([^\r\n]+)""",
+}
+"""Patterns whose groups are the parts of a text that may be its message."""
+
 _MASKS: Final = (
     (r"[A-Za-z][A-Za-z0-9+.-]*://[^\s\"'`<>]+", "<url>"),
     (r'"[^"\n]*"|`[^`\n]*`|\B\'(?:[^\'\n]|\b\'\b)*\'\B|“[^”\n]*”|‘[^’\n]*’|«[^»\n]*»', "<text>"),  # noqa: RUF001
@@ -147,7 +161,8 @@ def _unwrap(texts: pl.Series) -> pl.Series:
     query = texts.alias("text").to_frame().lazy()
     for columns in _layers():
         query = query.with_columns(columns)
-    frame = query.pipe(run_query)
+    parts = query.unnest(list(_PARTS), separator="_")
+    frame = parts.with_columns(pl.col(r"^.+_\d$").str.strip_chars()).pipe(run_query)
     messages = _json_messages(frame["json_2"])
     return (
         frame.lazy()
@@ -171,23 +186,8 @@ def _layers() -> list[list[pl.Expr]]:
             [text.str.replace(pattern, "${1}${2}${3}").str.strip_chars().alias("rest")],
             [pl.when(pl.col("rest") != "").then("rest").otherwise("text").alias("text")],
         ]
-    extracted = {
-        **{f"exception_{n}": (p, 1) for n, p in enumerate(_EXCEPTIONS)},
-        **{f"json_{n}": (_JSON_START, n) for n in (1, 2)},
-        **{f"pydantic_{n}": (_PYDANTIC, n) for n in (1, 2, 3)},
-        **{f"stderr_{n}": (_STDERR, n) for n in (1, 2)},
-        "command": (_SHELL_COMMAND, 1),
-        **{f"exit_{n}": (_EXIT_CODE, n) for n in (1, 2)},
-        **{f"announced_{n}": (_ANNOUNCED, n) for n in (1, 2)},
-        "line": (r"^([^\r\n]*[0-9A-Za-z[^\x00-\x7f]][^\r\n]*)", 1),
-        # Indented JSON without a message: use its first member.
-        "member": (r"""^[\s{\["']+([^\r\n]+)""", 1),
-    }
-    every = [
-        text.str.extract(pattern, group).str.strip_chars().alias(name)
-        for name, (pattern, group) in extracted.items()
-    ]
-    return [*steps, every]
+    parts = [text.str.extract_groups(pattern).alias(name) for name, pattern in _PARTS.items()]
+    return [*steps, parts]
 
 
 @functools.cache
@@ -197,15 +197,15 @@ def _message() -> pl.Expr:
     It is the first column of `_layers` that is not null, or else the whole text.
     """
     return pl.coalesce(
-        *(f"exception_{n}" for n in range(len(_EXCEPTIONS))),
+        r"^exception\d_1$",
         _joined("json_1", "json_2"),
         formatted("validation error for {}: {} at {}", "pydantic_1", "pydantic_3", "pydantic_2"),
         _joined("stderr_1", "stderr_2"),
-        "command",
+        "command_1",
         _joined("exit_1", "exit_2"),
         _joined("announced_1", "announced_2"),
-        "line",
-        "member",
+        "line_1",
+        "member_1",
         "text",
     ).alias("text")
 

@@ -214,7 +214,7 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
                 pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
                     "structured"
                 ),
-                pl.when(_Results.text.col.str.len_chars() <= MAX_INSIDE)
+                pl.when(~_Blocks.is_json.col & (_Results.text.col.str.len_chars() <= MAX_INSIDE))
                 .then("text")
                 .str.extract(_JSON_INSIDE, 1),
             ),
