@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.output.explore.stores import busy
-from tests.output.html.conftest import axe, browser, hostile_store
+from tests.output.html.conftest import axe, browser, hostile_store, opened
 from tests.review.conftest import blind_store
 from tests.shared_folder import shared_folder
 
-__all__ = ["axe", "blind_store", "browser", "hostile_store"]
+__all__ = ["axe", "blind_store", "browser", "hostile_store", "opened"]
 
 
 @contextlib.contextmanager

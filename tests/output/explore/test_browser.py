@@ -2,15 +2,14 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.output.html import stores
-from tests.output.html.conftest import chromium
-from tests.output.html.test_browser import Activity, violations_of
+from tests.output.html.conftest import WAIT, chromium, violations_of
 
 pytestmark = pytest.mark.slow
 
@@ -18,28 +17,11 @@ pytest.importorskip("playwright", reason="playwright is not installed ('.[test]'
 if chromium() is None:
     pytest.skip("no Chromium: bash .ci/servers-browser.sh FOLDER", allow_module_level=True)
 
-WAIT = 60_000
-"""Milliseconds that a step may take on a machine under load."""
-
 
 @pytest.fixture
-def visit(browser, addresses) -> Iterator[Callable[..., Any]]:
+def visit(opened, addresses) -> Callable[..., Any]:
     """Opens a page of a store; returns it with its activity."""
-    contexts = []
-
-    def opened(store: str, path: str = "", **options: Any) -> tuple[Any, Activity]:
-        options.setdefault("viewport", {"width": 1280, "height": 900})
-        context = browser.new_context(**options)
-        contexts.append(context)
-        context.set_default_timeout(WAIT)
-        page = context.new_page()
-        activity = Activity(page)
-        page.goto(addresses[store] + path, wait_until="load", timeout=WAIT)
-        return page, activity
-
-    yield opened
-    for context in contexts:
-        context.close()
+    return lambda store, path="", **options: opened(addresses[store] + path, **options)
 
 
 def link(page: Any, within: str, name: str) -> Any:

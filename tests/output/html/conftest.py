@@ -3,14 +3,18 @@
 import functools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mcptally.output.html import report
 from tests.output.html import stores
 from tests.shared_folder import shared_folder
+
+WAIT = 60_000
+"""Milliseconds that a step may take on a machine under load."""
 
 
 @pytest.fixture(scope="session")
@@ -75,6 +79,39 @@ def browser() -> Iterator[object]:
         opened.close()
 
 
+class Activity:
+    """The requests, console messages and dialogs of an open page."""
+
+    def __init__(self, page: Any) -> None:
+        self.requests: list[str] = []
+        self.messages: list[str] = []
+        self.dialogs: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
+        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
+
+
+@pytest.fixture
+def opened(browser) -> Iterator[Callable[..., Any]]:
+    """Opens an address in a context of its own; returns the page with its activity."""
+    contexts = []
+
+    def open_address(address: str, **options: Any) -> tuple[Any, Activity]:
+        options.setdefault("viewport", {"width": 1280, "height": 900})
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(WAIT)
+        page = context.new_page()
+        activity = Activity(page)
+        page.goto(address, wait_until="load", timeout=WAIT)
+        return page, activity
+
+    yield open_address
+    for context in contexts:
+        context.close()
+
+
 @pytest.fixture(scope="package")
 def axe() -> str:
     folder = os.environ.get("MCPTALLY_SERVERS", "/nowhere")
@@ -82,3 +119,15 @@ def axe() -> str:
     if not script.is_file():
         pytest.skip("no axe-core: bash .ci/servers-browser.sh FOLDER, MCPTALLY_SERVERS=FOLDER")
     return script.read_text(encoding="utf-8")
+
+
+def violations_of(page: Any, axe: str) -> list[str]:
+    """Return what axe objects to; it examines only the first rows of a long table."""
+    page.evaluate(axe)
+    context = "{exclude: [['tbody tr:nth-child(n + 7)']]}"
+    found = page.evaluate(f"axe.run({context}, {{resultTypes: ['violations']}})")
+    assert found["passes"]
+    return [
+        f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+    ]

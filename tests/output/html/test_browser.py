@@ -1,14 +1,14 @@
 """The page in a real Chromium: it works, is accessible, and runs no recorded content."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mcptally.output.html.text import shown
 from tests.output.html import stores
-from tests.output.html.conftest import chromium
+from tests.output.html.conftest import WAIT, Activity, chromium, violations_of
 
 pytestmark = pytest.mark.slow
 
@@ -16,43 +16,13 @@ pytest.importorskip("playwright", reason="playwright is not installed ('.[test]'
 if chromium() is None:
     pytest.skip("no Chromium: bash .ci/servers-browser.sh FOLDER", allow_module_level=True)
 
-WAIT = 60_000
-"""Milliseconds that a step may take on a machine under load."""
-
 PAGES = ("sample", "hostile", "calm", "worse", "large")
 
 
-class Activity:
-    """The requests, console messages and dialogs of an open page."""
-
-    def __init__(self, page: Any) -> None:
-        self.requests: list[str] = []
-        self.messages: list[str] = []
-        self.dialogs: list[str] = []
-        page.on("request", lambda request: self.requests.append(request.url))
-        page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: self.messages.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (self.dialogs.append(dialog.message), dialog.dismiss()))
-
-
 @pytest.fixture
-def open_page(browser, pages) -> Iterator[Callable[..., Any]]:
+def open_page(opened, pages) -> Callable[..., Any]:
     """Opens a page by name; returns it with its activity."""
-    contexts = []
-
-    def opened(name: str, **options: Any) -> tuple[Any, Activity]:
-        options.setdefault("viewport", {"width": 1280, "height": 900})
-        context = browser.new_context(**options)
-        contexts.append(context)
-        context.set_default_timeout(WAIT)
-        page = context.new_page()
-        activity = Activity(page)
-        page.goto(pages[name].as_uri(), wait_until="load", timeout=WAIT)
-        return page, activity
-
-    yield opened
-    for context in contexts:
-        context.close()
+    return lambda name, **options: opened(pages[name].as_uri(), **options)
 
 
 def first_cells(page: Any, table: str, column: int) -> list[str]:
@@ -354,18 +324,6 @@ def test_all_details_are_open_in_print(open_page, name, tmp_path):
     assert page.evaluate("getComputedStyle(document.body).color") == "rgb(28, 29, 31)"
     assert page.locator(".priorities .cmd:visible").count() > 0
     assert page.locator("nav:visible, #theme:visible").count() == 0
-
-
-def violations_of(page: Any, axe: str) -> list[str]:
-    """Return what axe objects to; it examines only the first rows of a long table."""
-    page.evaluate(axe)
-    context = "{exclude: [['tbody tr:nth-child(n + 7)']]}"
-    found = page.evaluate(f"axe.run({context}, {{resultTypes: ['violations']}})")
-    assert found["passes"]
-    return [
-        f"{one['impact']} {one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}"
-        for one in found["violations"]
-    ]
 
 
 @pytest.mark.parametrize(
