@@ -21,7 +21,7 @@ PENALTY = 20.0
 MIN_TEXTS = 2
 """Minimum number of labelled texts that contain a term."""
 SMALLEST_WEIGHT = 0.05
-"""A term whose weights are all smaller is left out."""
+"""A term whose weights are all smaller is left out, and so is a single letter from a to z."""
 
 
 @functools.cache
@@ -68,6 +68,7 @@ def fit(texts: pl.Series, classes: npt.NDArray[np.int64]) -> text_model.TextMode
     model.fit(values, known["label"].to_numpy())
     weights = (model.coef_ - model.coef_.mean(axis=0)).round(2)
     kept = np.abs(weights).max(axis=0) >= SMALLEST_WEIGHT
+    kept &= ~counts["term"].str.contains("^[a-z]$").to_numpy()
     return text_model.TextModel(
         pooled=(WEIGHT, 1.0, 1.0),
         intercept=tuple((model.intercept_ - model.intercept_.mean()).round(2).tolist()),

@@ -26,6 +26,7 @@ def message(text: str | None) -> str | None:
         ('{"error": "empty_query"}', "empty_query"),
         ('{"status": "error", "message": "Disk is full", "data": {"n": 5', "Disk is full"),
         ('{"status": "error", "message": "Disk is', "Disk is"),
+        ('{"message_ru": "Нет места", "message_id": "m7"}', "Нет места"),
     ],
 )
 def test_messages_come_first_and_then_names_of_errors(text, expected):

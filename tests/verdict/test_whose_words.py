@@ -90,6 +90,8 @@ def test_a_validator_of_other_data_than_the_arguments_is_not_about_the_caller():
     assert verdict(field.format("org"), {}, ORGANISATION)["verdict"] == "business"
     reply = field.replace("{{}}", "{{'id': 7}}").format("org")
     assert verdict(reply, {"org": "a"}, ORGANISATION)["rule"] == "verdict.crash.foreign-model"
+    whole = "1 validation error for TeamInput\n  Value error, give org or id [type=value_error]"
+    assert verdict(whole, {"team": "a"}, ORGANISATION)["verdict"] == "business"
     nested = {"command": {"thread_id": 42}}
     found = verdict(field.format("action.thread_id"), nested, ORGANISATION)
     assert found["verdict"] == "business"

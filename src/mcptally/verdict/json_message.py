@@ -17,7 +17,7 @@ MAX_ITEMS: Final = 20
 
 _MESSAGE: Final = re.compile(
     r"(?i)(?:\w+_)?(?:errors?|err|message|msg|reason|details?|description|exception|cause|failure"
-    r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description|en))?\Z"
+    r"|stderr|title|summary|text)(?:_?(?:message|msg|text|details?|description)|_(?!id|no)[a-z]{2})?\Z"
 )
 """Matches the names of members that contain messages."""
 _CONTAINER: Final = re.compile(r"(?i)(?:data|results?|response|content|body|structuredContent)\Z")

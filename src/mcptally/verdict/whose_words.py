@@ -47,7 +47,7 @@ _CODE_VALUE: Final = (
 )
 """Matches a string value in JSON that is one word or looks like a program."""
 _FIELD: Final = (
-    r"(?i)validation errors? for \S+\s*\n\s*((?-i:[A-Za-z_][\w.\[\]-]*))"
+    r"(?i)validation errors? for \S+\s*\n\s*((?-i:[A-Za-z_][\w.\[\]-]*))(?:\s*\n|\s+(?-i:[A-Z]))"
     r'|"path"\s*:\s*\[\s*([^\]]*"[^\]]*)\]'
 )
 """Matches the path of the first field about which a validator complains."""
