@@ -326,7 +326,7 @@ def check_read_only_hints(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.
     readers = definitions.lazy().filter(hints.str.contains('"readOnlyHint":true', literal=True))
     begin = Definitions.text.col.str.head(300)
     patterns = finding_rule("definition.hint_against_behaviour").matches
-    reports_change = pl.any_horizontal(begin.str.contains(pattern) for pattern in patterns)
+    reports_change = pl.any_horizontal(matches(begin, pattern) for pattern in patterns)
     first = (
         select_for_findings(calls, "outcome", "text", "ts_ns")
         .lazy()
