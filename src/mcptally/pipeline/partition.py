@@ -21,12 +21,12 @@ from mcptally.jsonschemas.definition_diff import add_drift
 from mcptally.messages.attempts import link_attempts
 from mcptally.messages.decode import Events, decode_slices
 from mcptally.messages.event_spool import Slicing
-from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Opens
+from mcptally.messages.event_tables import Closes, Event, Gaps, HttpEvents, Opens, Replies
 from mcptally.messages.input_requests import RequestedInputs, add_waiting, list_input_requests
 from mcptally.messages.integrity import deduplicate
 from mcptally.messages.pair import pair
 from mcptally.messages.server_lives import failed_requests, server_lives
-from mcptally.messages.sessions import Conversation, assign_sessions
+from mcptally.messages.sessions import assign_sessions
 from mcptally.messages.tasks import settle_tasks
 from mcptally.messages.tool_definitions import (
     add_definitions,
@@ -155,17 +155,21 @@ def _gather_next(
     trim_heap()
     events = deduplicate(events, list(names), files)
     conversation = assign_sessions(events)
+    opened = conversation.recordings
     trim_heap()
     paired = pair(events, conversation)
     file_names = pl.Series(names, dtype=pl.String)
     calls = _with_file_names(paired.calls, file_names)
     messages = _with_file_names(paired.messages, file_names)
-    del paired
+    del conversation, paired
     trim_heap()
     findings = concat_findings(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]
     )
     calls = add_waiting(settle_tasks(calls, messages, events), events.asks)
+    # Free what no later step reads.
+    messages = GatheredMessages.select(messages)
+    events = msgspec.structs.replace(events, replies=Replies.empty())
     calls = with_combination(calls).with_columns(error_form())
     calls = evidence.add_recording_end(calls, events.closes)
     calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
@@ -174,14 +178,14 @@ def _gather_next(
     if selection:
         calls = calls.filter(selection.calls())
         messages, findings = _of_calls(messages, calls), _of_calls(findings, calls)
-    recordings = _recordings(events, conversation, calls, file_names)
+    recordings = _recordings(events, opened, calls, file_names)
     if selection:
         recordings = recordings.filter(pl.col("calls") > 0)
-    del events, conversation
+    del events
     trim_heap()
     return GatheredPartition(
         GatheredCalls.select(calls),
-        GatheredMessages.select(messages),
+        messages,
         Findings.frame(findings),
         GatheredRecordings.select(recordings),
         summary,
@@ -384,7 +388,7 @@ def _with_file_names(frame: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 
 def _recordings(
-    events: Events, conversation: Conversation, calls: pl.DataFrame, file_names: pl.Series
+    events: Events, opened: pl.DataFrame, calls: pl.DataFrame, file_names: pl.Series
 ) -> pl.DataFrame:
     """Return one row per recording, with the columns of `GatheredRecordings` and some others."""
     frames = {
@@ -408,7 +412,7 @@ def _recordings(
     sums = every.group_by("recording", "file", "kind").agg(
         Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
     )
-    rows = conversation.recordings.lazy().join(
+    rows = opened.lazy().join(
         sums.group_by("recording").agg(
             *(
                 pl.col("events").filter(pl.col("kind") == n).sum().alias(name)
