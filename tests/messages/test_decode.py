@@ -281,15 +281,19 @@ def test_any_bytes_become_findings_without_a_crash(tmp_path_factory, garbage):
     assert events.findings.height == len(garbage) - blank
 
 
-def test_equal_and_similar_long_results_keep_their_own_texts(tmp_path: Path):
+def test_equal_and_similar_results_keep_their_own_values(tmp_path: Path):
     long = "x" * 70_000
     tools = [{"name": "t", "description": long}]
+    odd = {"content": [{"type": "text", "text": [1]}]}
     results = [
         {"content": [], "structuredContent": {"a": long}},
         {"content": [{"type": "text", "text": long}]},
         {"content": [], "structuredContent": {"a": long}},
         {"content": [], "structuredContent": {"b": long}},  # of the same length and end
         {"tools": tools},
+        odd,
+        {"content": [], "structuredContent": {"a": 1}},
+        odd,
         {"content": [], "structuredContent": {"a": 1}},
     ]
     lines = [s2c(i, {"jsonrpc": "2.0", "id": i, "result": r}) for i, r in enumerate(results)]
@@ -304,3 +308,5 @@ def test_equal_and_similar_long_results_keep_their_own_texts(tmp_path: Path):
     assert replies["has_structured_content"].to_list() == [
         "structuredContent" in each for each in results
     ]
+    assert replies["odd"].to_list() == [each is odd for each in results]
+    assert replies["row"].to_list() == [*range(len(results))]
