@@ -4,35 +4,59 @@
 -- `changes` counts how often the outcome changed from one of these calls to the next: 1 means a
 -- lasting change (a repair, a regression, a file that now exists), more mean a flaky call. `since`
 -- is the first failure. Tools that never worked have no row.
-WITH ordered AS MATERIALIZED (
+WITH same AS MATERIALIZED (
     SELECT
-        *, _failed(outcome) AS is_failed,
-        lag(_failed(outcome)) OVER (PARTITION BY same_hash ORDER BY requested_at, call_id)
-            <> _failed(outcome) AS changed
-    FROM repeatability
-    WHERE repeatability IN ('always_fails', 'sometimes_fails')
+        same_hash, any_value(server) AS server, any_value(tool) AS tool, count(*) AS calls,
+        count(*) FILTER (_failed(outcome)) AS failed
+    FROM _comparable_calls
+    GROUP BY same_hash
 ),
-tools AS (
-    SELECT server, tool, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS worked
-    FROM repeatability
-    GROUP BY server, tool
+failing AS MATERIALIZED (
+    SELECT s.*, t.calls - s.calls AS other_calls, t.worked - (s.calls - failed) AS other_worked
+    FROM same s
+    JOIN (
+        SELECT server, tool, sum(calls) AS calls, sum(calls - failed) AS worked
+        FROM same
+        GROUP BY server, tool
+    ) t ON t.server IS NOT DISTINCT FROM s.server AND t.tool = s.tool
+    WHERE s.calls > 1 AND failed > 0 AND worked > 0
+),
+compared AS MATERIALIZED (
+    SELECT
+        same_hash, failed < calls AS sometimes, _failed(outcome) AS is_failed,
+        hash(session) AS session_hash, requested_at, call_id
+    FROM _comparable_calls
+    JOIN (SELECT same_hash, calls, failed FROM failing) USING (same_hash)
+),
+changed AS (
+    SELECT same_hash, count(*) FILTER (changed) AS changes
+    FROM (
+        SELECT
+            same_hash, is_failed <> lag(is_failed) OVER (
+                PARTITION BY same_hash ORDER BY requested_at, call_id
+            ) AS changed
+        FROM compared
+        WHERE sometimes
+    )
+    GROUP BY same_hash
 ),
 found AS (
     SELECT
-        server, tool, repeatability, count(*) AS calls, count(*) FILTER (is_failed) AS failed,
-        count(*) FILTER (changed) AS changes, count(DISTINCT session) AS sessions,
+        same_hash, count(DISTINCT session_hash) AS sessions,
         min(requested_at) FILTER (is_failed) AS since,
         max(requested_at) FILTER (is_failed) AS last_failure,
         arg_max(call_id, (requested_at, call_id)) FILTER (is_failed) AS call_id
-    FROM ordered
-    GROUP BY server, tool, repeatability, same_hash
+    FROM compared
+    GROUP BY same_hash
 )
 SELECT
-    f.server, f.tool, f.repeatability, f.failed, f.calls, f.changes, f.sessions, f.since,
-    f.last_failure, t.calls - f.calls AS other_calls,
-    t.worked - (f.calls - f.failed) AS other_worked, left(c.arguments, 200) AS arguments, f.call_id
-FROM found f
-JOIN tools t ON t.server IS NOT DISTINCT FROM f.server AND t.tool = f.tool
-JOIN calls c ON c.call_id = f.call_id
-WHERE t.worked > 0
-ORDER BY f.failed DESC, f.calls, f.server, f.tool, f.call_id
+    f.server, f.tool,
+    CASE WHEN failed < calls THEN 'sometimes_fails' ELSE 'always_fails' END AS repeatability,
+    failed, calls, coalesce(changes, 0) AS changes, sessions, since, last_failure,
+    other_calls::BIGINT AS other_calls, other_worked::BIGINT AS other_worked,
+    left(c.arguments, 200) AS arguments, call_id
+FROM failing f
+JOIN found USING (same_hash)
+LEFT JOIN changed USING (same_hash)
+JOIN (SELECT call_id, arguments FROM calls) c USING (call_id)
+ORDER BY failed DESC, calls, server, tool, call_id

@@ -4,17 +4,9 @@
 -- `always_fails`, `sometimes_fails` and `never_fails` are about two or more calls to a tool with the
 -- same text of arguments, in any session; `alone` is a call whose arguments no other call has.
 -- Calls without an outcome or arguments are left out, as are masked arguments, which may differ.
-WITH kept AS NOT MATERIALIZED (
-    SELECT
-        hash(hash(server), hash(tool), hash(arguments)) AS same_hash,
-        server, tool, outcome, session, requested_at, call_id
-    FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL AND continued_by IS NULL
-        AND _ended(outcome) AND NOT contains(arguments, '[redacted:')
-),
-same AS (
+WITH same AS (
     SELECT same_hash, count(*) AS same_calls, count(*) FILTER (_failed(outcome)) AS same_failed
-    FROM kept
+    FROM _comparable_calls
     GROUP BY same_hash
 )
 SELECT
@@ -26,5 +18,5 @@ SELECT
         ELSE 'sometimes_fails'
     END AS repeatability,
     same_failed, same_calls, outcome, session, requested_at, same_hash, call_id
-FROM kept
+FROM _comparable_calls
 JOIN same USING (same_hash)
