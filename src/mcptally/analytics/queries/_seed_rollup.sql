@@ -7,9 +7,10 @@ WITH weights AS (
         'error': 2e-1, 'broken': 0e0
     } AS weight
 ),
-sums AS (
+sums AS MATERIALIZED (
     SELECT
-        server, if(per = 'tool', r.tool, NULL) AS tool, session,
+        hash(hash(server), if(per = 'tool', hash(r.tool), 0)) AS place,
+        any_value(server) AS server, any_value(if(per = 'tool', r.tool, NULL)) AS tool,
         count(*) AS calls,
         count(*) FILTER (seed_executed) AS seed_executed,
         count(*) FILTER (seed_executed AND seed_is_valid) AS seed_passed,
@@ -32,18 +33,24 @@ sums AS (
         coalesce(fsum(inspector_confidence * weight[inspector_classification]), 0)
             AS inspector_weighed,
         fsum(inspector_confidence) AS inspector_confidences,
-        arg_min(
-            {requested_at: requested_at, recording: recording, seq: seq, index: "index",
-                classification: inspector_classification},
-            (requested_at, recording, seq, "index")
-        ) FILTER (planned_scenario = 'happy_path' AND inspector_classification IS NOT NULL)
+        min({
+            requested_at: requested_at, recording: recording, seq: seq, index: "index",
+            classification: inspector_classification
+        }) FILTER (planned_scenario = 'happy_path' AND inspector_classification IS NOT NULL)
             AS first_happy
     FROM _seed_results r, weights
-    GROUP BY ALL
+    GROUP BY place, hash(session)
+),
+means AS (
+    SELECT
+        place, fsum(seed_weighed) / sum(seed_results) AS seed_mean,
+        fsum(inspector_weighed) / sum(inspector_results) AS inspector_mean
+    FROM sums
+    GROUP BY place
 ),
 tallies AS (
     SELECT
-        server, tool,
+        any_value(server) AS server, any_value(tool) AS tool,
         sum(calls)::BIGINT AS calls,
         sum(seed_executed)::BIGINT AS seed_executed,
         sum(seed_passed)::BIGINT AS seed_passed,
@@ -62,19 +69,10 @@ tallies AS (
         fsum(inspector_confidences) AS inspector_confidences,
         count(*) FILTER (inspector_results > 0) AS inspector_sessions,
         fsum((inspector_weighed - inspector_results * inspector_mean) ** 2) AS inspector_squares,
-        arg_min(
-            first_happy.classification,
-            (first_happy.requested_at, first_happy.recording, first_happy.seq, first_happy.index)
-        ) FILTER (first_happy IS NOT NULL) AS first_happy
-    FROM (
-        SELECT
-            *, fsum(seed_weighed) OVER whole / sum(seed_results) OVER whole AS seed_mean,
-            fsum(inspector_weighed) OVER whole / sum(inspector_results) OVER whole
-                AS inspector_mean
-        FROM sums
-        WINDOW whole AS (PARTITION BY server, tool)
-    )
-    GROUP BY server, tool
+        struct_extract(min(first_happy), 'classification') AS first_happy
+    FROM sums
+    JOIN means USING (place)
+    GROUP BY place
 ),
 rates AS (
     SELECT
