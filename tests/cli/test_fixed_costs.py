@@ -86,7 +86,7 @@ COMMANDS = {
     "query STORE timeline": Most(QUERY, 86, statements=31),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
-    "query STORE tool_scores": Most(QUERY | {"scipy", "numpy.ma"}, 86, statements=33),
+    "query STORE tool_scores": Most(QUERY, 86, statements=33),
     "score ARCHIVE -o NEW": Most(SCORE | {"numpy.ma"}, 200),
 }
 

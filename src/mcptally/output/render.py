@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mcptally.analytics.sql_guard import sql_problem
 from mcptally.errors import QueryError
-from mcptally.output.text_table import text_table
+from mcptally.output.text_table import columns_read, text_table
 from mcptally.plural import count
 from mcptally.tables.values import distinct_names, plain
 
@@ -64,6 +64,10 @@ def write(
     Raises:
         QueryError: DuckDB cannot compute the rows, or Parquet cannot represent them.
     """
+    names = answer.columns
+    if form == "table" and shown:
+        read = columns_read(shown)
+        answer = answer.select(*(f'"{name}"' for name in names if name in read))
     try:
         table = (answer.limit(limit + 1) if limit else answer).to_arrow_table()
     except duckdb.Error as error:
@@ -74,7 +78,7 @@ def write(
     table = _unsupported_as_text(table)
     notes = []
     if form == "table":
-        _terminal(table, shown)
+        _terminal(table, shown, names if shown else table.column_names)
         notes += [] if table.num_rows else [empty]
     else:
         from mcptally.output.formats.writers import WRITERS  # noqa: PLC0415  (tables need no writer)
@@ -111,12 +115,12 @@ _FORCED: Final = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
 """Environment variables that make rich treat files as terminals."""
 
 
-def _terminal(table: pa.Table, shown: Sequence[str]) -> None:
+def _terminal(table: pa.Table, shown: Sequence[str], of_answer: Sequence[str]) -> None:
     width, colour = _terminal_width()
     sys.stdout.write(text_table(table, shown, width=width, colour=colour))
     sys.stdout.flush()
     names = [name for name in shown or table.column_names if name in table.column_names]
     intervals = {n for name in names for n in (f"{name}_low", f"{name}_high")}
-    if hidden := [n for n in table.column_names if n not in names and n not in intervals]:
+    if hidden := [n for n in of_answer if n not in names and n not in intervals]:
         columns = count(len(hidden), "more column")
         sys.stderr.write(f"{columns} with --format json, csv or parquet\n")

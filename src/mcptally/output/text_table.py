@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from mcptally.redaction.display import clean_line
-from mcptally.tables.values import NEVER_WORKED, SHARE, cell_of, is_number
+from mcptally.tables.values import NEVER_WORKED, READ_BESIDE, SHARE, cell_of, is_number
 
 
 def text_table(
@@ -69,6 +69,12 @@ def text_table(
         note = f"columns that do not fit: {', '.join(left_out)}"
         text += f"{textwrap.shorten(note, width or len(note), placeholder=' …')}\n"
     return text
+
+
+def columns_read(shown: Sequence[str]) -> set[str]:
+    """Return the columns from which a table makes the cells of the columns `shown`."""
+    ends = ("", "_low", "_high", "_insufficient_data")
+    return {name + end for name in shown for end in ends} | {"calls", *READ_BESIDE}
 
 
 def _without_zones(table: pa.Table) -> pa.Table:

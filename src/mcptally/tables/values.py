@@ -137,6 +137,10 @@ NO_EVIDENCE: Final = "no evidence"
 NEVER_WORKED: Final = "never worked"
 
 
+READ_BESIDE: Final = frozenset({"ok", "suspected", "from_start", "kind", "servers", "first_seen"})
+"""Columns that `cell_of` reads besides the one that it formats and the ends of its interval."""
+
+
 def cell_of(name: str, row: Mapping[str, Any]) -> str:
     """Format a value in a row as `cell` does, but use words where a number would mislead.
 
