@@ -80,19 +80,10 @@ _CHOICE: Final = (
 )
 """Matches the value of an argument with which the caller selects a program."""
 _SHELLS: Final = frozenset(
-    {
-        "sh",
-        "bash",
-        "zsh",
-        "fish",
-        "shell",
-        "shellscript",
-        "powershell",
-        "pwsh",
-        "cmd",
-        "bat",
-        "batch",
-    }
+    (
+        *("sh", "bash", "zsh", "fish", "shell", "shellscript"),
+        *("powershell", "pwsh", "cmd", "bat", "batch"),
+    )
 )
 _MAX_OFFER: Final = 80
 """Maximum length in characters of a value that a schema offers; longer values are ignored."""
@@ -124,16 +115,11 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         calls: `text` (row index in `texts`), `arguments` (JSON) and `input_schema` (JSON).
     """
     quoting = _quoting(texts, calls, _PROGRAM, Definitions.input_schema)
-    schemas = quoting.get_column(Definitions.input_schema.name).unique().drop_nulls().to_list()
+    schema = Definitions.input_schema.name
+    schemas = quoting.get_column(schema).unique()
     offers = pl.DataFrame(
-        {
-            Definitions.input_schema.name: schemas,
-            _Quoting.offers.name: [sorted(set(_offers(schema))) for schema in schemas],
-        },
-        schema={
-            Definitions.input_schema.name: pl.String,
-            _Quoting.offers.name: _Quoting.offers.dtype,
-        },
+        {schema: schemas, _Quoting.offers.name: [sorted(set(_offers(each))) for each in schemas]},
+        schema_overrides={_Quoting.offers.name: _Quoting.offers.dtype},
     )
     word, values = _Quoting.word.col, _Quoting.offers.col
     # `python3` and `python3.11` count as the interpreter `python`.
@@ -143,7 +129,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     is_callers = _code(Judged.arguments.col).str.contains(named_object.as_words(word), literal=True)
     found = (
         quoting.lazy()
-        .join(offers.lazy(), on=Definitions.input_schema.name)
+        .join(offers.lazy(), on=schema)
         .with_columns(choice=choice)
         .filter(
             values.list.contains(word)
