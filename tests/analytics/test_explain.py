@@ -107,6 +107,18 @@ def test_a_call_shows_its_frames_and_stderr_from_the_transcript(store: mt.Store)
     assert "[between request and reply]" in found._repr_mimebundle_()["text/html"]
 
 
+def test_long_stderr_is_cut_per_line_and_at_its_start_unless_all_is_asked_for(each):
+    lines = "first\n" + "x" * 500 + "\n" + 40 * ("y" * 90 + "\n") + "last"
+    found = dataclasses.replace(next(iter(each.values())), stderr={"during": lines})
+    cut = explanation.text(found)
+    assert "  … 3 lines, then:\n" in cut
+    assert "  last\n" in cut
+    whole = explanation.text(found, limit=100_000)
+    assert f"  first\n  {'x' * 500}\n" in whole
+    found = dataclasses.replace(found, stderr={"during": "z" * 4_000 + "\nlast"})
+    assert f"  {'z' * 400} … and 3,600 more\n  last\n" in explanation.text(found)
+
+
 def test_a_call_is_explained_by_the_users_rules_that_its_store_was_scored_with(tmp_path: Path):
     rules = tmp_path / "rules.toml"
     rules.write_text(

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -110,7 +111,7 @@ def _html(found: Explanation) -> str:
         f"Reply{after}" if replied else "No reply": "\n".join(
             _block(replied_with(found), MAX_PAYLOAD) if replied else ()
         ),
-        "stderr of the server": stderr(found)[-MAX_PAYLOAD:],
+        "stderr of the server": "\n".join(_tail(stderr(found), MAX_PAYLOAD)),
         "The transcript was not read": found.not_read or "",
     }
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
@@ -151,7 +152,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     if found.stderr:
         yield ""
         yield "stderr of the server, about this or another call"
-        yield from (f"  {line}" for line in stderr(found)[-limit:].splitlines())
+        yield from _tail(stderr(found), limit)
     if found.not_read:
         yield ""
         yield f"The transcript was not read: {found.not_read}"
@@ -429,3 +430,17 @@ def _block(payload: str | None, limit: int) -> Iterator[str]:
         yield f"  {line}"
     if cut > 0:
         yield f"  … and {count(cut, 'more character')}"
+
+
+def _tail(text: str, limit: int) -> Iterator[str]:
+    """Yield the last lines within `limit` characters; a line takes at most a tenth of that."""
+    longest = limit // 10
+    lines = [
+        line if len(line) <= longest else f"{line[:longest]} … and {len(line) - longest:,} more"
+        for line in text.splitlines()
+    ]
+    totals = itertools.accumulate(len(line) for line in reversed(lines))
+    first = len(lines) - sum(total <= limit for total in totals)
+    if first:
+        yield f"  … {count(first, 'line')}, then:"
+    yield from (f"  {line}" for line in lines[first:])
