@@ -6,6 +6,7 @@ import pytest
 import mcptally as mt
 from mcptally.analytics import explain, explanation
 from mcptally.errors import QueryError
+from mcptally.tables import values
 from tests.analytics import built_stores
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -261,7 +262,6 @@ def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     assert "direction   from the server to the client" in roots
     assert "business: the client did its job" in roots
     assert "fault: tool (the tool or its server)\n" in roots
-    certainty = shown[4].call["certainty"]
-    certain = ">99" if certainty >= 99.5 else round(certainty)
+    certain = values.whole_certainty(shown[4].call["certainty"])
     assert f"  certainty {certain} %" in roots
     assert f"  business {certain}%, " in roots

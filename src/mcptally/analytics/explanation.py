@@ -14,7 +14,7 @@ from mcptally.plural import count
 from mcptally.redaction import display
 from mcptally.seeds.inspector.model import FACTORS
 from mcptally.tables.outcomes import FAULTS, OUTCOMES, START_FAILURES, UNKNOWN, Verdict, meaning_of
-from mcptally.tables.values import claim
+from mcptally.tables.values import claim, whole_certainty
 from mcptally.verdict import weighing
 
 SMALLEST_SHOWN: Final = 0.05
@@ -362,8 +362,8 @@ def _addressee(call: dict[str, Any]) -> str:
 
 
 def percent(value: float) -> str:
-    """Round a probability to a whole percentage; `<1` and `>99` replace 0 and 100."""
-    return "<1" if value < 0.5 else ">99" if value >= 99.5 else f"{value:.0f}"
+    """Round a probability as tables and screens do; `<1` replaces 0."""
+    return "<1" if value < 1 else f"{whole_certainty(round(value, 1))}"
 
 
 def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
