@@ -19,7 +19,8 @@ python=${PYTHON:-python3}
 for pin in "${PINS[@]}"; do
   name=${pin/==/-}
   if [ ! -f "$folder/$name.tar.gz" ]; then
-    "$python" -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
-      --dest "$folder" "$pin"
+    # pip asks the package's build tool for its metadata; `:all:` would build that from source, too.
+    "$python" -m pip download --quiet --disable-pip-version-check --no-deps \
+      --no-binary "${pin%%==*}" --dest "$folder" "$pin"
   fi
 done
