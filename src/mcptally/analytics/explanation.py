@@ -90,7 +90,7 @@ def masked(found: Explanation) -> Explanation:
 
 
 def text(found: Explanation, *, limit: int = 4000) -> str:
-    """Format an explanation as text, with payloads cut to `limit` characters."""
+    """Format an explanation as text, with payloads and stderr cut to `limit` characters."""
     return "\n".join(_lines(found, limit)) + "\n"
 
 

@@ -24,7 +24,7 @@ _NO_SUCH: Final = (
 """Matches an object named by SQLite, a command named by Redis, and the file or program named by
 CPython; other quoted words are values or belong to the text around the message."""
 _PROGRAM: Final = r"^[a-z][\w+-]*$"
-"""Matches the name of a program, if an error says that there is no such file."""
+"""Matches the name of a program, if an error says that the file does not exist."""
 _BETWEEN_WHOLE: Final = r'[\s"/\\;|&()=:,]+'
 """Matches what separates a program's name from other words in a command or a list of values."""
 _UNQUOTED: Final = (
