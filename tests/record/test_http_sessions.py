@@ -1,12 +1,10 @@
 """Tests of assigning exchanges to recordings, and of what is never written."""
 
-import threading
-
 import pytest
 
 from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewrite_url
 from tests.record.http_rig import Rig, ScriptedServer, chunk, json_response, recordings, sse_head
-from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
+from tests.record.recorder_process import of
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
 INITIALIZED = b'{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":"2025-11-25"}}'
@@ -335,34 +333,6 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
     assert [e["scope"] for e in of(own, "message", sse_id="5")] == ["x2", "x3", "x4"]
     requests = of(own, "http", phase="request")
     assert requests[-1]["headers"]["last-event-id"] == "4"
-
-
-def test_old_and_new_protocol_versions_share_an_endpoint(tmp_path):
-    go = threading.Barrier(2, timeout=TIMEOUT_SECONDS)
-
-    def legacy_client(rig):
-        with rig.client() as client:
-            session = open_session(client)
-            go.wait()
-            for _ in range(20):
-                client.call(CALL, session)
-
-    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig:
-        thread = threading.Thread(target=legacy_client, args=(rig,))
-        thread.start()
-        with rig.client() as client:
-            go.wait()
-            for _ in range(20):
-                client.call(CALL, "Mcp-Method: tools/call", "Mcp-Name: t",
-                            "Mcp-Protocol-Version: 2026-07-28")  # fmt: skip
-        thread.join()
-        eventually(lambda: not rig.service._connections)
-        rig.stop()
-        records = recordings(rig.events())
-    assert sorted(map(len, map(methods, records))) == [40, 42]
-    modern = min(records, key=len)
-    headers = of(modern, "http", phase="request")[0]["headers"]
-    assert (headers["mcp-method"], headers["mcp-name"]) == ("tools/call", "t")
 
 
 def test_only_absolute_urls_of_the_server_are_rewritten():
