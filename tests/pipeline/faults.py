@@ -1,25 +1,19 @@
-"""Checks the state of a store after a command was killed while changing it.
+"""Checks the state in which a store would be if a command were killed while changing it.
 
 python -m tests.pipeline.faults                 `score` and `merge`, before every step
-python -m tests.pipeline.faults --kill          the same, with a process that is killed each time
 
 A step is a change of a file, seen by an audit hook before it happens (PEP 578). A process that is
-killed before a step leaves the files in that state. Without `--kill`, one run of the command copies
-its files before each step, which takes a fifth of the time.
+killed before a step leaves the files in that state: a run of the command copies them.
 """
 
-import argparse
 import collections
 import contextlib
 import hashlib
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import tempfile
-import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -37,9 +31,6 @@ CHANGES: Final = frozenset(
     {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
 )
 """Audit events of changes, in addition to `open` for writing."""
-
-MOST: Final = 1000
-"""A number above the steps of any command."""
 
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
@@ -73,7 +64,7 @@ def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bo
     )
 
 
-# --- commands that are killed --------------------------------------------------------------------
+# --- commands --------------------------------------------------------------------
 
 
 class Scenario(NamedTuple):
@@ -145,7 +136,7 @@ SCENARIOS: Final = {
 }
 
 
-# --- killing ------------------------------------------------------------------------------------
+# --- steps ------------------------------------------------------------------------------------
 
 
 def _place(path: object, fd: object) -> str:
@@ -214,38 +205,6 @@ def before_each_step(folder: Path, act: Callable[[int, str], object]) -> Iterato
         watching = False
 
 
-def die_at(step: int) -> Callable[[int, str], object]:
-    """A function that kills this process before a step."""
-    return lambda now, _: os.kill(os.getpid(), signal.SIGKILL) if now == step else None
-
-
-def kill_at(steps: Iterable[int], command: str, folder: Path) -> None:
-    """Kill the command at each step, and move the files that it leaves to `folder`/left.
-
-    Must run in a new process without threads: each command runs in a fork of it.
-    """
-    from mcptally.pipeline import run  # noqa: F401  (imported once for all forks)
-
-    for step in steps:
-        shutil.rmtree(folder / "world", ignore_errors=True)
-        shutil.copytree(folder / "kept", folder / "world")
-        child = os.fork()
-        if not child:
-            try:
-                with before_each_step(folder / "world", die_at(step)):
-                    SCENARIOS[command].run(folder / "world")
-            except BaseException:  # noqa: BLE001  (the fork must end here)
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if status == 0:
-            return  # the command has fewer steps
-        assert os.WIFSIGNALED(status), "the command failed"
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        shutil.move(folder / "world", folder / "left" / str(step))
-
-
 def _state(folder: Path) -> str:
     """A digest of the files in a folder: paths, times and contents.
 
@@ -281,20 +240,6 @@ class Scene:
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(self.kept, self.folder)
 
-    def kill(self, steps: Iterable[int]) -> list[int]:
-        """Kill the command at these steps; return the steps that the command has."""
-        words = [
-            sys.executable,
-            "-m",
-            "tests.pipeline.faults",
-            "--die-at",
-            self.command,
-            str(self.kept.parent),
-        ]
-        self._new_left()
-        subprocess.run([*words, *map(str, steps)], cwd=ROOT, check=True)
-        return self._steps_left()
-
     def copy_each_step(self, choose: Callable[[int], bool]) -> dict[int, str]:
         """Run the command once and copy its files before each step that is chosen.
 
@@ -304,7 +249,9 @@ class Scene:
         Returns:
             The steps that were chosen, with their kinds.
         """
-        left = self._new_left()
+        left = self.kept.parent / "left"
+        shutil.rmtree(left, ignore_errors=True)
+        left.mkdir()
         self.reset()
         counts: collections.Counter[str] = collections.Counter()
         kinds = {}
@@ -318,15 +265,6 @@ class Scene:
         with before_each_step(self.folder, copy):
             self.scenario.run(self.folder)
         return kinds
-
-    def _new_left(self) -> Path:
-        left = self.kept.parent / "left"
-        shutil.rmtree(left, ignore_errors=True)
-        left.mkdir()
-        return left
-
-    def _steps_left(self) -> list[int]:
-        return sorted(int(path.name) for path in (self.kept.parent / "left").iterdir())
 
     def after_kill(self, step: int, *, rerun: bool = True) -> str:
         """Return which store a kill at a step left, and run the command once more if `rerun`.
@@ -375,24 +313,12 @@ class Scene:
 
 
 def main() -> None:
-    """Kill commands at every step."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kill", action="store_true", help="kill a process before each step")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th kill")
-    parser.add_argument("--die-at", nargs="+", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.die_at:
-        command, folder, *steps = given.die_at
-        kill_at(map(int, steps), command, Path(folder))
-        return
+    """Check the state before every step."""
     with tempfile.TemporaryDirectory() as name:
         for command in SCENARIOS:
             (Path(name) / command).mkdir()
             scene = Scene(command, Path(name) / command)
-            if given.kill:
-                left = [scene.after_kill(n) for n in scene.kill(range(1, MOST, given.every))]
-            else:
-                left = [store for _, store in scene.after_each_step(lambda _: True)]
+            left = [store for _, store in scene.after_each_step(lambda _: True)]
             print(f"{command}: {len(left)} steps", flush=True)
             for words, count in collections.Counter(left).most_common():
                 print(f"{count:5}  {words}", flush=True)

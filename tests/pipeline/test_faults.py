@@ -48,13 +48,6 @@ def scene(request, tmp_path_factory) -> faults.Scene:
     return faults.Scene(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.parametrize("scene", ["score"], indirect=True)
-def test_after_a_kill_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
-    """Kills one command at one step; `python -m tests.pipeline.faults --kill` kills at all."""
-    for step in scene.kill([110]):
-        scene.after_kill(step)
-
-
 PUBLISH = {
     *("os.mkdir work folder", "os.rmdir work folder"),
     *("os.mkdir table", "os.rename table, work folder", "os.remove table"),

@@ -1,18 +1,14 @@
 """Generates secrets and values that look like secrets, in the places where they occur.
 
-    python -m tests.redaction.corpus [--rounds 5] [--seed 1] [--misses]
-
 The forms of tokens are those of issuers and public scanners, independent of our rules: no rule is
 imported here. A kind is a function that generates a secret; a place is a function that puts it
 somewhere and returns what the recorder would write.
 """
 
-import argparse
 import base64
 import functools
 import html
 import json
-import os
 import random
 import re
 import string
@@ -23,10 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
-
 from mcptally.record.http.body import BodyParser
-from mcptally.redaction.policy import Policy, policy
+from mcptally.redaction.policy import Policy
 from tests.redaction import public_names
 
 R = random.Random()
@@ -223,21 +217,6 @@ VALUE_PLACES: dict[str, PutNamed] = {
 }  # fmt: skip
 
 
-HARD_PLACES: dict[str, Put] = {
-    "base64 of JSON": lambda s, h: base64.b64decode(
-        json.loads(h.json(result(base64.b64encode(json.dumps({"token": s}).encode()).decode()))[0])
-        ["result"]["content"][0]["text"]),
-    "percent-encoded twice": lambda s, h: h.json(
-        result("https://h.example/?u=" + quote(quote(f"token={s}", ""), "")))[0],
-    "cut over two messages": lambda s, h: b"".join(
-        json.loads(h.json(result(piece))[0])["result"]["content"][0]["text"].encode()
-        for piece in (f"token: {s[: len(s) // 4]}", s[len(s) // 4 :])),
-    "with a blank after each character": lambda s, h: h.json(
-        result(" ".join(s)))[0].replace(b" ", b""),
-}  # fmt: skip
-"""Places that redaction does not promise to cover; they are measured anyway."""
-
-
 def env(name: str) -> str:
     return name.upper().replace("-", "_").replace(".", "_")
 
@@ -315,13 +294,13 @@ def left(clean: bytes, secret: str) -> bool:
 Counts = dict[str, Counter[str]]
 
 
-def tokens(hide: Policy, rounds: int, puts: dict[str, Put] = TOKEN_PLACES) -> tuple[Counts, Counts]:
+def tokens(hide: Policy, rounds: int) -> tuple[Counts, Counts]:
     """Count the tokens found and missed, by kind and by place."""
     kinds: Counts = defaultdict(Counter)
     places: Counts = defaultdict(Counter)
     for _ in range(rounds):
         for kind, make in TOKENS.items():
-            for place, put in puts.items():
+            for place, put in TOKEN_PLACES.items():
                 secret = make()
                 found = "missed" if left(put(secret, hide), secret) else "found"
                 kinds[kind][found] += 1
@@ -425,69 +404,5 @@ def source_code(hide: Policy, folder: Path) -> Counter[str]:
     return lines
 
 
-def precision_table(title: str, rows: Counts) -> None:
-    print(f"\n| {title} | found | of | recall | changed | of | precision |")
-    print("|---|---|---|---|---|---|---|")
-    for name, row in rows.items():
-        secrets, plain = row["found"] + row["missed"], row["kept"] + row["changed"]
-        right = row["found"] / max(1, row["found"] + row["changed"])
-        print(f"| {name} | {row['found']} | {secrets} | {row['found'] / max(1, secrets):.1%} "
-              f"| {row['changed']} | {plain} | {right:.1%} |")  # fmt: skip
-
-
-def table(title: str, rows: Counts, good: str) -> None:
-    print(f"\n| {title} | {good} | of | |\n|---|---|---|---|")
-    for name, counts in rows.items():
-        total = counts.total()
-        print(f"| {name} | {counts[good]} | {total} | {counts[good] / total:.1%} |")
-
-
-def worse(rows: Counts, good: str) -> Counts:
-    return {name: counts for name, counts in rows.items() if counts[good] < counts.total()}
-
-
 def total(rows: Counts) -> Counter[str]:
     return sum(rows.values(), Counter())
-
-
-def main() -> None:
-    ask = argparse.ArgumentParser(description="Recall and false positives of redaction.")
-    ask.add_argument("--policy", default="default")
-    ask.add_argument("--seed", type=int, default=1)
-    ask.add_argument("--rounds", type=int, default=5)
-    ask.add_argument("--misses", action="store_true", help="only what is not perfect")
-    options = ask.parse_args()
-    R.seed(options.seed)
-    hide = policy(options.policy)
-    token_kinds, token_places = tokens(hide, options.rounds)
-    value_kinds, value_places, value_names = values(hide, 1)
-    same = look_alikes(hide, options.rounds)
-    for half, sources in (("used", public_names.USED), ("kept apart", public_names.KEPT)):
-        precision_table(f"names of public sources, {half}", public(hide, sources, options.rounds))
-    precision_table("lines", commands(hide, options.rounds))
-    table("source code", {
-        "installed packages, used": source_code(hide, Path(msgspec.__file__).parents[1]),
-        "Python's standard library, kept apart": source_code(hide, Path(os.__file__).parent),
-    }, "kept")  # fmt: skip
-    table("all", {
-        f"{len(TOKENS)} kinds of tokens in {len(TOKEN_PLACES)} places": total(token_kinds),
-        f"{len(VALUES)} kinds of values in {len(VALUE_PLACES)} places "
-        f"beside {len(NAMES)} names": total(value_kinds),
-    }, "found")  # fmt: skip
-    table("look-alikes", {f"{len(LOOK_ALIKES)} kinds in 3 places": total(same)}, "kept")
-    for title, rows, good in (
-        ("tokens by kind", token_kinds, "found"),
-        ("tokens by place", token_places, "found"),
-        ("where nothing is promised", tokens(hide, options.rounds, HARD_PLACES)[1], "found"),
-        ("values by kind", value_kinds, "found"),
-        ("values by place", value_places, "found"),
-        ("values by name", value_names, "found"),
-        ("look-alikes by kind", same, "kept"),
-    ):
-        chosen = worse(rows, good) if options.misses else rows
-        if chosen:
-            table(title, chosen, good)
-
-
-if __name__ == "__main__":
-    main()
