@@ -1,8 +1,7 @@
-"""Both engines of the scan find every occurrence, and a search near the hits misses nothing."""
+"""The scan finds every occurrence, and a search near the hits misses nothing."""
 
 import random
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,16 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.redaction.policy import ALL_PATTERNS, policy
-from mcptally.redaction.scanner import LARGE_FRAME_BYTES, Hit, TextSearch, matches_near
+from mcptally.redaction.scanner import Hit, TextSearch, matches_near
 from mcptally.redaction.secret_patterns import SECRET_PATTERNS, TOKEN_PREFIXES
 from mcptally.redaction.token_checks import MATCH_REACH
 
 PREFIXED = [prefix for row in TOKEN_PREFIXES for prefix in row.prefixes]
 OVERLAPPING = ["key", "token", "kent", "hook", "okey", "to", "tokens", "y"]
-
-
-def without_the_second_engine(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ahocorasick_rs", None)
 
 
 def everywhere(texts, data):
@@ -34,50 +29,29 @@ def everywhere(texts, data):
 
 
 def filled(pieces, seed):
-    """Return the pieces with random text between them, padded to the size of a large frame."""
+    """Return the pieces with random text between them."""
     rng = random.Random(seed)
     out = b""
     for piece in pieces:
         out += rng.choices([b"", b'"', b"lorem ipsum ", b"a" * rng.randrange(90)])[0] + piece
-    return out + b" " * max(0, LARGE_FRAME_BYTES - len(out))
+    return out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("texts", [PREFIXED, OVERLAPPING], ids=["prefixes", "overlapping"])
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(data=st.data())
-def test_both_engines_find_every_occurrence(texts, data):
+def test_a_search_finds_every_occurrence(texts, data):
     pieces = st.sampled_from([text.encode() for text in texts])
     parts = data.draw(st.lists(pieces | pieces.map(lambda p: p[:-1]) | st.binary(max_size=6)))
     frame = filled(parts, len(parts))
     wanted = everywhere(texts, frame)
     assert TextSearch(texts).find(frame) == wanted
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        without_the_second_engine(monkeypatch)
-        assert TextSearch(texts).find(frame) == wanted
-
-
-def test_ahocorasick_is_used_from_the_first_large_frame_on():
-    texts = TextSearch(["token"])
-    assert texts.find(b"token" * 60)
-    assert "_searches" not in vars(texts)
-    assert texts.find(b"token".ljust(LARGE_FRAME_BYTES)) == [Hit(0, 5, b"token")]
-    assert vars(texts)["_searches"]
 
 
 def test_a_text_that_can_overlap_itself_is_refused():
     with pytest.raises(ValueError, match="overlap itself"):
         TextSearch(["xox"])
-
-
-def test_small_frames_do_not_import_ahocorasick():
-    source = (
-        "import sys\n"
-        "from mcptally.redaction.policy import policy\n"
-        'assert policy().json(b\'{"password":"hunter2"}\')[1] == 1\n'
-        "sys.exit('ahocorasick_rs' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", source], check=False).returncode == 0
 
 
 # Parts of what the patterns match, to be combined at random.
@@ -107,29 +81,6 @@ def test_a_search_near_the_needles_finds_the_same_as_a_full_search(row, parts):
 
 def test_every_entry_of_match_reach_names_a_pattern_with_needles():
     assert set(MATCH_REACH) <= {row.name for row in ALL_PATTERNS if all(row.needles)}
-
-
-_PIECES = _PARTS | st.sampled_from(
-    [b'"password":"', b'\\"token\\":\\"', b"api_key=", b"ghp_" + b"a1B2" * 9, b"AKIA" + b"ABCD" * 4,
-     b"sk-ant-" + b"a1B2" * 9, b"sess-" + b"a1B2" * 9, b"?session_id=abcdefgh", b"/sessions/",
-     b"0123456789abcdef", b"&mcp-session-id=", b"%3A%2F%2F", b"\\u0022", b"\\/", b"requestState",
-     b"-----BEGIN PRIVATE KEY-----", b"hookey", b": ", b"hunter2", b"--secret "]
-)  # fmt: skip
-
-
-@pytest.mark.slow
-@given(st.lists(_PIECES, max_size=30), st.sampled_from(["default", "strict", "none,+bearer,-jwt"]))
-def test_a_policy_replaces_the_same_with_either_engine(parts, name):
-    frame = filled(parts, len(parts))
-    fast = policy(name).json(frame)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        without_the_second_engine(monkeypatch)
-        policy.cache_clear()
-        slow = policy(name)
-        for texts in (*slow._hint_searches, slow._prefix_search):
-            texts.find(b" " * LARGE_FRAME_BYTES)
-        assert slow.json(frame) == fast
-    policy.cache_clear()
 
 
 @pytest.mark.slow

@@ -24,13 +24,7 @@ from mcptally.errors import UsageError, near
 from mcptally.redaction.key_matching import NAME_HINTS, secret_kind, session_id_spans, spans_by_name
 from mcptally.redaction.key_patterns import NAME_RULES, NameRule, words
 from mcptally.redaction.prose_patterns import PROSE_PATTERNS
-from mcptally.redaction.scanner import (
-    LARGE_FRAME_BYTES,
-    MAX_FAILED_MATCHES,
-    Hit,
-    TextSearch,
-    matches_near,
-)
+from mcptally.redaction.scanner import MAX_FAILED_MATCHES, Hit, TextSearch, matches_near
 from mcptally.redaction.secret_patterns import (
     ENCODED,
     SECRET_PATTERNS,
@@ -142,19 +136,18 @@ class Policy:
 
         Searching many small frames at once takes a tenth of the time of separate searches.
         """
-        every = range(len(frames))
-        small = [n for n, frame in enumerate(frames) if len(frame) < LARGE_FRAME_BYTES]
+        if self._unconditional:
+            return range(len(frames))
+        small = [n for n, frame in enumerate(frames) if len(frame) < _LARGE_FRAME_BYTES]
         # Join the frames with line breaks, because no searched text contains a line break.
         joined = b"\n".join([frames[n] for n in small])
-        if len(joined) < LARGE_FRAME_BYTES or self._unconditional:
-            return every
         ends = list(accumulate([len(frames[n]) + 1 for n in small]))
         hits = (
             *ESCAPES.find(joined),
             *self._find_hints(joined.lower()),
             *self._prefix_search.find(joined),
         )
-        large = {*every}.difference(small) if len(small) < len(frames) else set()
+        large = {*range(len(frames))}.difference(small)
         return large | {small[bisect_right(ends, hit.start)] for hit in hits}
 
     def text(self, data: bytes) -> tuple[bytes, int]:
@@ -246,9 +239,7 @@ class Policy:
         wide = {hint for hint in self._hints if not hint.isascii()}
         escaped = {hint for hint in self._hints if "\\u" in hint}
         groups = (self._hints - wide - escaped, wide, escaped)
-        ascii_hints, in_utf8, with_escapes = (
-            TextSearch(sorted(group), fast_from=0) for group in groups
-        )
+        ascii_hints, in_utf8, with_escapes = (TextSearch(sorted(group)) for group in groups)
         return ascii_hints, in_utf8, with_escapes
 
     def _find_hints(self, low: bytes) -> list[Hit]:
@@ -278,8 +269,8 @@ class Policy:
 
     @functools.cached_property
     def _prefix_search(self) -> TextSearch:
-        """Return a search for prefixes of tokens; at least 14 characters must follow a prefix."""
-        return TextSearch(self._by_prefix, ahead=r"[A-Za-z0-9_.=+/%-]{14}")
+        """Return a search for prefixes of tokens."""
+        return TextSearch(self._by_prefix)
 
     def _redact(self, data: bytes) -> tuple[bytes, int]:
         spans = self._secret_spans(data)
@@ -443,6 +434,9 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
 
 UNSEARCHABLE: Final = b"[redacted:unsearchable]"
 """Replaces a whole frame if searching it would take seconds."""
+
+_LARGE_FRAME_BYTES: Final = 4096
+"""Minimum size of a frame that is searched by itself."""
 
 _MAX_HITS: Final = 20_000
 _BYTES_PER_HIT: Final = 50
