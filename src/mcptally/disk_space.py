@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _NUMBERS: Final = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime"})
+_LIBRARIES: Final = frozenset({"polars", "pyarrow", "duckdb", "_duckdb", "pyo3_runtime", "sqlite3"})
 """Libraries whose exceptions often do not mention that a full disk was the cause."""
 _NEARLY_FULL: Final = 1 << 20
 """Free bytes below which a full disk is assumed to have caused an error from one of `_LIBRARIES`.

@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 import tempfile
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from mcptally.importers.detect import detect_format
 from mcptally.importers.formats import claude_code, mcphawk
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
-from mcptally.importers.sorted_spool import MAX_RUN_FILES, sorted_by_time
+from mcptally.importers.sorted_spool import sorted_by_time
 from mcptally.importers.sqlite_tables import is_database
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check
@@ -544,30 +545,13 @@ def test_elements_of_the_array_do_not_depend_on_chunks(objects, other, size, ind
         assert all(lines[e.line - 1].strip().startswith("{") for e in found)
 
 
-_FILES = Path("/proc/self/fd")
-
-
-@pytest.mark.skipif(not _FILES.exists(), reason="this system does not say which files are open")
-def test_the_number_of_open_files_is_bounded():
-    before = len(list(_FILES.iterdir()))
-    items = [Item("message", n, Connection("s"), -n % 7) for n in range(4 * MAX_RUN_FILES)]
-    opened = 0
-    for found in sorted_by_time(iter(items), batch=1):
-        opened = max(opened, len(list(_FILES.iterdir())))
-        assert found.at is not None
-    assert sorted(items, key=lambda i: (i.at, i.line)) == list(sorted_by_time(iter(items), batch=1))
-    assert opened - before < 2 * MAX_RUN_FILES
-
-
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
-@given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60), st.integers(1, 2000))
-def test_items_are_sorted_by_time_with_any_batch_size(times, batch):
+@given(st.lists(st.one_of(st.none(), st.integers(0, 50)), max_size=60))
+def test_items_are_sorted_by_time_and_those_without_a_time_follow_their_predecessor(times):
     items = [Item("message", n, Connection("s"), at, data=b"%d" % n) for n, at in enumerate(times)]
-    found = list(sorted_by_time(iter(items), batch=batch))
-    assert found == list(sorted_by_time(iter(items)))
-    assert sorted(i.line for i in found) == list(range(len(times)))
-    known = [i.at for i in found if i.at is not None]
-    assert known == sorted(known)
+    known = [*accumulate(times, lambda last, at: last if at is None else at, initial=0)][1:]
+    wanted = sorted(items, key=lambda item: known[item.line])
+    assert list(sorted_by_time(items)) == wanted
 
 
 TIMES = {
