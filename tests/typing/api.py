@@ -134,7 +134,6 @@ def write_a_report(store: Store) -> None:
             until="2026-02-01",
             client=None,
             model=None,
-            examples=3,
         ),
         str,
     )

@@ -19,18 +19,8 @@ from mcptally.cli.options import PATH, STORE, call_filters, write_unread
     metavar="FILE",
     help="The file to write; - for stdout.",
 )
-@click.option(
-    "--examples",
-    type=click.IntRange(1, 20),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Whole calls for each finding, error group, hidden error and slow tool, at most 20.",
-)
 @call_filters
-def command(
-    store: Path, store2: Path | None, *, out: Path, examples: int, **filters: str | None
-) -> None:
+def command(store: Path, store2: Path | None, *, out: Path, **filters: str | None) -> None:
     """Write an HTML report about a store: one self-contained file.
 
     The report lists the most important problems, tools by failure rate with intervals, latency,
@@ -55,7 +45,7 @@ def command(
         write_unread(open_store(each).unread if each is not None else None)
     reported, base = (store, None) if store2 is None else (store2, store)
     to_stdout = str(out) == "-"
-    page = report(reported, None if to_stdout else out, base=base, examples=examples, **filters)
+    page = report(reported, None if to_stdout else out, base=base, **filters)
     if to_stdout:
         sys.stdout.buffer.write(page.encode())
     else:

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -24,8 +24,16 @@ from markupsafe import Markup
 import mcptally
 from mcptally.analytics.store import Store, open_store, retry_if_replaced
 from mcptally.errors import UsageError
-from mcptally.output.html import answers, caveats, charts, commands, headings, priorities, sections
-from mcptally.output.html import examples as calls_on_page
+from mcptally.output.html import (
+    answers,
+    caveats,
+    charts,
+    commands,
+    examples,
+    headings,
+    priorities,
+    sections,
+)
 from mcptally.output.html import text as html_text
 from mcptally.output.html.answers import Answers, Asked
 from mcptally.output.whole_file import whole_file
@@ -56,7 +64,6 @@ def report(
     until: str | None = None,
     client: str | None = None,
     model: str | None = None,
-    examples: int = 1,
 ) -> str:
     """Create a self-contained HTML page about a store; return its text.
 
@@ -70,8 +77,6 @@ def report(
         until: only calls made before this time.
         client: only calls by the client with this name.
         model: only calls requested by this language model.
-        examples: number of calls on the page for each finding, error group, hidden error and slow
-            tool, from 1 to 20. All calls together take at most 2 MB.
 
     Raises:
         StoreError: there is no store, or this version cannot read it.
@@ -82,9 +87,6 @@ def report(
             "stores are compared as a whole: since, until, client and model cannot be used with "
             "base; server and tool can"
         )
-    if not 1 <= examples <= calls_on_page.MAX_EXAMPLES:
-        most = calls_on_page.MAX_EXAMPLES
-        raise UsageError(f"examples: {examples} is not a number from 1 to {most}")
     filters = {
         "server": server,
         "tool": tool,
@@ -94,7 +96,7 @@ def report(
         "model": model,
     }
     opened = store if isinstance(store, Store) else open_store(store)
-    page = page_text(Asked(opened, filters), base=base, examples=examples)
+    page = page_text(Asked(opened, filters), base=base)
     if out is not None:
         write_page(page, Path(out))
     return page
@@ -109,7 +111,6 @@ def page_text(
     asked: Asked,
     *,
     base: Store | str | Path | None = None,
-    examples: int = 1,
     whole: bool = True,
 ) -> str:
     """Return the page's text; see `report`.
@@ -117,16 +118,15 @@ def page_text(
     Args:
         asked: answers questions about the store.
         base: an earlier store.
-        examples: number of example calls per row.
         whole: whether to include the tables of tools, errors and so on, with their calls.
     """
     opened = asked.store
     opened_base = base if base is None or isinstance(base, Store) else open_store(base)
 
     def context() -> dict[str, Any]:
-        found = answers.ask(asked, opened_base, examples=examples)
+        found = answers.ask(asked, opened_base)
         command_lines = commands.Commands(str(opened.path), filters=found.filters)
-        return _context(opened, found, command_lines, examples, whole=whole)
+        return _context(opened, found, command_lines, whole=whole)
 
     variables = retry_if_replaced(
         [opened] if opened_base is None else [opened, opened_base], context, consistent=True
@@ -225,48 +225,35 @@ def _units(name: str) -> int:
     return 100 if name.startswith("confidence") else 1
 
 
-_EVIDENCE: Final = ("errors", "hidden", "latency")
-"""Sections whose calls take precedence over the calls of sections in `_OTHERS`."""
-_OTHERS: Final = (
-    *("changes", "violations", "retries", "findings", "servers", "context", "drift", "tools"),
+_BY_IMPORTANCE: Final = (
+    *("errors", "hidden", "latency", "changes", "violations", "retries", "findings", "servers"),
+    *("context", "drift", "tools"),
 )
-
-
-def _examples(
-    parts: Mapping[str, sections.Section | None], names: Sequence[str]
-) -> list[list[list[str]]]:
-    """Return the ids of example calls for each row of the sections in `names`."""
-    return [
-        [row["examples"] for row in part.rows]
-        for name in names
-        if (part := parts[name]) is not None
-    ]
+"""Sections, those first whose calls take precedence."""
 
 
 def _context(
-    store: Store, found: Answers, command_lines: commands.Commands, examples: int, *, whole: bool
+    store: Store, found: Answers, command_lines: commands.Commands, *, whole: bool
 ) -> dict[str, Any]:
     """Return the variables for the template."""
     parts = sections.sections(found, command_lines) if whole else sections.NONE
     many_servers = found.counts["servers"] > 1
     shown = parts if many_servers else {**parts, "servers": None}
     problems = priorities.priorities(found)
-    behind = [
-        calls_on_page.of_problem(store, problem, examples, found.filters) for problem in problems
-    ]
-    wanted = calls_on_page.in_order([behind, *_examples(parts, _EVIDENCE)])
-    wanted += calls_on_page.in_order(_examples(parts, _OTHERS))
+    wanted = [problem.example for problem in problems]
+    for name in _BY_IMPORTANCE:
+        if (part := parts[name]) is not None:
+            wanted += [row["example_call"] for row in part.rows]
     causes = found("priorities").drop_nulls(["cause", "call_id"]).to_dicts()
     of_example = {} if found.filters else {row["call_id"]: row for row in causes}
-    calls = calls_on_page.load(store, list(dict.fromkeys(wanted)), of_example)
-    shown_first: dict[str, int] = {}
-    for number, ids in enumerate(behind):
-        for call in calls.of(ids):
-            shown_first.setdefault(call.call_id, number)
+    calls = examples.load(store, list(dict.fromkeys(filter(None, wanted))), of_example)
+    shown_first: dict[str | None, int] = {}
+    for number, problem in enumerate(problems):
+        if problem.example in calls.by_id:
+            shown_first.setdefault(problem.example, number)
     variables: dict[str, Any] = {
         "whole": whole,
         "calls_shown": calls,
-        "behind": behind,
         "shown_first": shown_first,
         "over_time": charts.over_time(found("timeline"), found("change_points")),
         "onsets": headings.onsets(found),

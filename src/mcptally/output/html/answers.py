@@ -80,18 +80,6 @@ class Compared:
     """Maps (server, tool) to a comparison of the success rates."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class MoreExamples:
-    """Additional example calls for the rows of answers, keyed by row."""
-
-    errors: Mapping[tuple[str | None, ...], list[str]]
-    """Maps (server, tool, template, verdict) to call ids."""
-    hidden: Mapping[tuple[str | None, ...], list[str]]
-    """Maps (server, tool, hidden_rule) to call ids."""
-    slow: Mapping[tuple[str | None, ...], list[str]]
-    """Maps (server, tool) to the ids of the slowest calls."""
-
-
 class Asked:
     """A store's answers to questions, cached until a run replaces the store.
 
@@ -170,7 +158,6 @@ class Answers:
     first_call: datetime.datetime | None
     last_call: datetime.datetime | None
     archive: dict[str, Any]
-    more: "MoreExamples"
     compared: Compared | None
     reviewed: str | None
     """A sentence with the failure rate estimated from a reviewed sample, if there is one."""
@@ -180,13 +167,12 @@ class Answers:
         return self.asked(question)
 
 
-def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answers:
+def ask(answer: Asked, base: Store | None = None) -> Answers:
     """Ask all the questions that the page needs.
 
     Args:
         answer: answers questions about the store.
         base: an earlier store to compare with.
-        examples: number of example calls per row.
 
     Raises:
         QueryError, UsageError: a filter is invalid.
@@ -201,42 +187,9 @@ def ask(answer: Asked, base: Store | None = None, *, examples: int = 1) -> Answe
         last_call=totals["last_call"],
         counts=totals,
         archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
-        more=_more(store, examples, given),
         compared=_compared(base.compare(store), given) if base is not None else None,
         reviewed=answer.reviewed(),
     )
-
-
-_MORE_ERRORS: Final = """
-    SELECT
-        server, coalesce(tool, method), coalesce(template, '(no text: ' || outcome || ')'), verdict,
-        min(call_id, {n:d})
-    FROM calls
-    WHERE _failed(outcome) AND dir = 'c2s' AND {counted}
-    GROUP BY 1, 2, 3, 4
-"""
-_MORE_HIDDEN: Final = """
-    SELECT server, tool, hidden_rule, min(call_id, {n:d}) FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND outcome = 'hidden_error' AND {counted}
-    GROUP BY 1, 2, 3
-"""
-_MORE_SLOW: Final = """
-    SELECT server, tool, max_by(call_id, latency_ms, {n:d}) FROM calls
-    WHERE method = 'tools/call' AND dir = 'c2s' AND latency_ms IS NOT NULL AND {counted}
-    GROUP BY 1, 2
-"""
-
-
-def _more(store: Store, examples: int, filters: Mapping[str, Any]) -> MoreExamples:
-    if examples <= 1:
-        return MoreExamples({}, {}, {})
-    counted, values = counted_calls(filters)
-
-    def found(sql: str) -> dict[tuple[str | None, ...], list[str]]:
-        rows = store.sql(sql.format(n=examples, counted=counted), params=values).fetchall()
-        return {tuple(keys): ids for *keys, ids in rows}
-
-    return MoreExamples(found(_MORE_ERRORS), found(_MORE_HIDDEN), found(_MORE_SLOW))
 
 
 def counted_calls(filters: Mapping[str, Any]) -> tuple[str, list[Any]]:

@@ -9,8 +9,7 @@ page shows it once.
 import dataclasses
 import html
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -18,8 +17,6 @@ from markupsafe import Markup
 from mcptally.analytics import explain, explanation
 from mcptally.analytics.explanation import Explanation
 from mcptally.analytics.store import Store
-from mcptally.output.html.answers import counted_calls
-from mcptally.output.html.priorities import Priority
 from mcptally.output.html.text import duration, name, shown, shown_lines
 from mcptally.plural import count
 from mcptally.tables.values import cell
@@ -28,8 +25,6 @@ BUDGET: Final = 2_000_000
 """Maximum size of all calls on the page together, in bytes."""
 MAX_CALLS: Final = 1_200
 """Maximum number of calls read from the store."""
-MAX_EXAMPLES: Final = 20
-"""Maximum number of calls per row."""
 MAX_PAYLOAD: Final = 4_000
 """Maximum number of characters of a payload on the page."""
 MAX_STDERR: Final = 3_000
@@ -109,41 +104,6 @@ class Calls:
     def size(self) -> int:
         """Approximate size of all calls in bytes."""
         return sum(call.size for call in self.by_id.values())
-
-    def of(self, ids: Iterable[str | None]) -> list[Call]:
-        """Return the calls with these ids that are on the page."""
-        return [self.by_id[call] for call in ids if call is not None and call in self.by_id]
-
-
-def in_order(groups: Iterable[Iterable[Sequence[str | None]]]) -> list[str]:
-    """Return the distinct call ids, most important first.
-
-    The first examples of all rows precede all second examples.
-
-    Args:
-        groups: the examples for each row, per section, with the most important section first.
-    """
-    rows = [row for group in groups for row in group]
-    turns = zip_longest(*rows)
-    return list(dict.fromkeys(call for turn in turns for call in turn if call is not None))
-
-
-def of_problem(
-    store: Store, problem: Priority, examples: int, filters: Mapping[str, Any]
-) -> list[str]:
-    """Return the ids of up to `examples` calls that show a problem."""
-    first = [] if problem.example is None else [problem.example]
-    if examples <= 1 or not problem.where:
-        return first
-    counted, values = counted_calls(filters)
-    wanted = dict(zip(("server", "tool"), problem.named or (), strict=False))
-    same = " AND ".join(["true", *(f"{name} IS NOT DISTINCT FROM ?" for name in wanted)])
-    found = store.sql(
-        f"SELECT call_id FROM calls WHERE {same} AND {problem.where} AND {counted} "
-        f"ORDER BY call_id LIMIT {examples:d}",
-        params=[*wanted.values(), *values],
-    ).fetchall()
-    return list(dict.fromkeys([*first, *(call for (call,) in found)]))[:examples]
 
 
 def load(store: Store, wanted: Sequence[str], problems: Mapping[str, Mapping[str, Any]]) -> Calls:

@@ -6,7 +6,7 @@ number of omitted rows, and the command that prints all rows.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -90,8 +90,6 @@ class _Rows:
         row: Mapping[str, Any],
         example: str | None,
         command: str | None = None,
-        *,
-        examples: Sequence[str] = (),
         **columns: Any,
     ) -> dict[str, Any]:
         """Build a section's row from an answer's row, further columns and commands.
@@ -104,7 +102,6 @@ class _Rows:
             row: the row of the answer.
             example: the id of an example call.
             command: a command that lists all calls behind the row.
-            examples: the ids of further calls.
             columns: further columns.
         """
         key = (row.get("level", "tool"), row.get("server"), row.get("tool"))
@@ -115,7 +112,7 @@ class _Rows:
             "tool_calls": calls,
             **columns,
             "commands": [each for each in (self.commands.show(example), command) if each],
-            "examples": list(dict.fromkeys(each for each in (example, *examples) if each)),
+            "example_call": example,
         }
 
     @functools.cached_property
@@ -181,33 +178,30 @@ class _Rows:
 
     def errors(self) -> Section:
         """Return the most common error groups per verdict, so rejections do not hide failures."""
-        answer, more = self.answers("error_groups"), self.answers.more.errors
-        ranked = answer.with_row_index("index").with_columns(
-            urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
-            rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
+        ranked = (
+            self.answers("error_groups")
+            .with_row_index("index")
+            .with_columns(
+                urgency=pl.col("verdict").replace_strict(_URGENCY, default=4),
+                rank_in_verdict=pl.col("index").rank("ordinal").over("verdict"),
+            )
         )
         chosen = ranked.sort("rank_in_verdict", "urgency").head(MAX_ROWS * 2)
-        key = ("server", "tool", "template", "verdict")
-        rows = [
-            self.row(row, row["call_id"], examples=more.get(tuple(row[each] for each in key), ()))
-            for row in chosen.sort("calls", descending=True).to_dicts()
-        ]
-        return self.section("error_groups", rows)
+        rows = chosen.sort("calls", descending=True).to_dicts()
+        return self.section("error_groups", (self.row(row, row["call_id"]) for row in rows))
 
     def hidden(self) -> Section:
         """Return results that report a failure but are not marked as errors."""
-        answer, more = self.answers("hidden_errors"), self.answers.more.hidden
         rows = []
-        for row in answer.head(MAX_ROWS).to_dicts():
+        for row in self.answers("hidden_errors").head(MAX_ROWS).to_dicts():
             server, tool, example = row["server"], row["tool"], row["call_id"]
             command = self.commands.calls(server, tool, "outcome = 'hidden_error'", example)
-            examples = more.get((server, tool, row["hidden_rule"]), ())
-            rows.append(self.row(row, example, command, examples=examples))
+            rows.append(self.row(row, example, command))
         return self.section("hidden_errors", rows)
 
     def latency(self) -> Section:
         """Return histograms of the slowest tools; tools with at least 20 calls come first."""
-        answer, more = self.answers("latency"), self.answers.more.slow
+        answer = self.answers("latency")
         ranked = answer.with_columns(
             used=pl.col("calls") >= min(20, max(answer.get_column("calls"), default=0))
         ).sort("used", "latency_p95_ms", descending=True, nulls_last=True)
@@ -225,7 +219,6 @@ class _Rows:
             self.row(
                 row,
                 row["call_id"],
-                examples=more.get((row["server"], row["tool"]), ()),
                 bars=charts.histogram(bins.get((row["server"], row["tool"]), ())),
                 p50_x=charts.time_x(row["latency_p50_ms"]),
                 p95_x=charts.time_x(row["latency_p95_ms"]),
