@@ -8,7 +8,13 @@ import polars as pl
 from mcptally.messages.event_tables import Closes, HttpEvents
 from mcptally.protocol.revisions import STATELESS
 from mcptally.protocol.traffic import KNOWN_SESSION, Traffic, TrafficCalls, TrafficMessages
-from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
+from mcptally.rules.findings import (
+    REVISIONS,
+    Check,
+    make_findings,
+    run_checks,
+    select_for_findings,
+)
 from mcptally.tables.declaration import Column
 from mcptally.tables.formatting import formatted
 from mcptally.tables.joins import left_join_columns
@@ -71,7 +77,10 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         .group_by("session")
         .agg(initialized=TrafficMessages.pos.col.min())
     )
-    rows = calls.filter(TrafficCalls.session_source.col.is_in(KNOWN_SESSION))
+    rows = select_for_findings(
+        calls.lazy().filter(TrafficCalls.session_source.col.is_in(KNOWN_SESSION)),
+        *("dir", "method", "outcome", "pos", "row", "reply", "reply_row", "revision"),
+    ).pipe(run_query)
     rows = left_join_columns(rows, handshakes, "session")
     rows = left_join_columns(rows, initialized, "session")
     pos, legacy = (

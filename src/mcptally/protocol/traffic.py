@@ -10,7 +10,7 @@ from mcptally.messages.call_tables import OpenedRecordings, PairedCalls, PairedM
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Opens, RawFrames
 from mcptally.tables.calls import Calls
-from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.declaration import Column
 from mcptally.tables.joins import in_order, left_join_columns
 from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
@@ -19,86 +19,17 @@ KNOWN_SESSION: Final = ("pipe", "http_session_id", "sse_endpoint")
 """Values of `session_source` for sessions that the protocol itself identifies."""
 
 
-class TrafficMessages(StageTable):
+class TrafficMessages(PairedMessages):
     """One row per message, with the revision in force."""
 
-    pos = PairedMessages.pos
-    row = PairedMessages.row
-    recording = PairedMessages.recording
-    session = PairedMessages.session
-    session_source = PairedMessages.session_source
-    seq = PairedMessages.seq
-    index = PairedMessages.index
-    line = PairedMessages.line
-    dir = PairedMessages.dir
-    scope = PairedMessages.scope
-    kind = PairedMessages.kind
-    method = PairedMessages.method
-    id = PairedMessages.id
-    jsonrpc = PairedMessages.jsonrpc
-    batch = PairedMessages.batch
-    has_result = PairedMessages.has_result
-    has_error = PairedMessages.has_error
-    match = PairedMessages.match
-    call_id = PairedMessages.call_id
-    ts_ns = PairedMessages.ts_ns
-    http_status = PairedMessages.http_status
-    replay = PairedMessages.replay
-    truncated = PairedMessages.truncated
-    header_version = PairedMessages.header_version
     file = Messages.file
     server = OpenedRecordings.server
-    asked_at = Column(pl.UInt32, "`pos` of the request of the call that the message belongs to.")
     revision = Column(pl.String, "Protocol revision in force.")
 
 
-class TrafficCalls(StageTable):
-    """One row per request, with facts about its reply and the revision in force.
+class TrafficCalls(PairedCalls):
+    """One row per request, with facts about its reply and the revision in force."""
 
-    Long texts stay in `Events`, so that filters do not copy them.
-    """
-
-    call_id = PairedCalls.call_id
-    recording = PairedCalls.recording
-    session = PairedCalls.session
-    session_source = PairedCalls.session_source
-    server = PairedCalls.server
-    tool = PairedCalls.tool
-    seq = PairedCalls.seq
-    index = PairedCalls.index
-    line = PairedCalls.line
-    pos = PairedCalls.pos
-    row = PairedCalls.row
-    scope = PairedCalls.scope
-    dir = PairedCalls.dir
-    method = PairedCalls.method
-    id = PairedCalls.id
-    id_key = PairedCalls.id_key
-    ts_ns = PairedCalls.ts_ns
-    replay = PairedCalls.replay
-    truncated = PairedCalls.truncated
-    prompt = PairedCalls.prompt
-    resource_uri = PairedCalls.resource_uri
-    meta_progress_token = PairedCalls.meta_progress_token
-    meta_protocol_version = PairedCalls.meta_protocol_version
-    meta_client_info = PairedCalls.meta_client_info
-    protocol_version = PairedCalls.protocol_version
-    handshake = PairedCalls.handshake
-    cancelled_ns = PairedCalls.cancelled_ns
-    closed_by = PairedCalls.closed_by
-    reply = PairedCalls.reply
-    reply_row = PairedCalls.reply_row
-    reply_truncated = PairedCalls.reply_truncated
-    reply_version = PairedCalls.reply_version
-    outcome = PairedCalls.outcome
-    error_reply = PairedCalls.error_reply
-    error_code = PairedCalls.error_code
-    error_message = PairedCalls.error_message
-    is_error = PairedCalls.is_error
-    result_type = PairedCalls.result_type
-    has_meta = PairedCalls.has_meta
-    content_kind = PairedCalls.content_kind
-    has_structured_content = PairedCalls.has_structured_content
     file = Calls.file
     has_response = Column(pl.Boolean, "Whether the call has a reply that is known in full.")
     structured_object = Column(pl.Boolean, "Whether `structuredContent` is an object.")
@@ -119,9 +50,8 @@ class RepeatedCalls(TrafficCalls):
         same = [cls.session.name, cls.dir.name, value.name]
         cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
         return (
-            calls.filter(value.col.is_not_null())
+            calls.filter(value.col.is_not_null() & pl.struct(same).is_duplicated())
             .sort(cls.pos.name)
-            .filter(pl.struct(same).is_duplicated())
             .with_columns(
                 before=cls.pos.col.shift().over(same),
                 answered=cls.reply.col.shift().over(same),
@@ -171,12 +101,9 @@ class Traffic(msgspec.Struct, frozen=True):
             .agg(Opens.server.col.first())
         )
         messages = in_order(messages, TrafficMessages.pos.name)
-        traffic = messages[TrafficMessages.shared_with(PairedMessages)].hstack(
-            [messages.get_column(TrafficMessages.file.name)]
-        )
-        narrow = TrafficMessages.select(traffic.hstack(_revisions(messages, calls, servers)))
+        messages = messages.hstack(_revisions(messages, calls, servers))
         of_requests = (
-            narrow.lazy()
+            messages.lazy()
             .filter(TrafficMessages.kind.col == "request")
             .select(TrafficMessages.pos.name, TrafficMessages.revision.name)
         )
@@ -190,25 +117,23 @@ class Traffic(msgspec.Struct, frozen=True):
             )
             .pipe(run_query)
         )
-        traffic_calls = calls.select(
-            *TrafficCalls.shared_with(PairedCalls),
-            TrafficCalls.file.name,
+        calls = calls.with_columns(
             has_response=PairedCalls.response.col.is_not_null(),
             structured_object=PairedCalls.structured_content.col.str.starts_with("{"),
         )
         return cls(
             events,
-            narrow,
-            TrafficCalls.select(left_join_columns(traffic_calls, of_requests, "pos")),
+            TrafficMessages.select(messages),
+            TrafficCalls.select(left_join_columns(calls, of_requests, "pos")),
             TrafficRaws.select(raws),
         )
 
 
 def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFrame) -> pl.DataFrame:
-    """Return the columns `server`, `asked_at` and `revision`, with one row per message."""
+    """Return the columns `server` and `revision`, with one row per message."""
     rows = calls.lazy()
     revisions = rows.select("pos", "session", revision="protocol_version").drop_nulls().sort("pos")
-    by_call = rows.select("call_id", asked_at="pos", asked="protocol_version")
+    by_call = rows.select("call_id", asked="protocol_version")
     first = revisions.unique("session", keep="first", maintain_order=True).select(
         "session", begin="revision"
     )
@@ -220,10 +145,6 @@ def _revisions(messages: pl.DataFrame, calls: pl.DataFrame, servers: pl.LazyFram
         .join_asof(revisions, on="pos", by="session", check_sortedness=False)
         .join(first, on="session", how="left", maintain_order="left")
         # A reply has the revision of its request; a notification has the session's latest revision.
-        .select(
-            "server",
-            "asked_at",
-            revision=pl.coalesce("header_version", "asked", "revision", "begin"),
-        )
+        .select("server", revision=pl.coalesce("header_version", "asked", "revision", "begin"))
         .pipe(run_query)
     )
