@@ -14,12 +14,7 @@ from mcptally.analytics import dry_run
 from mcptally.seeds.redmine import content, list_counts, xml
 from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from mcptally.seeds.validation_logic import arguments, normalised_error, structured_error
-from mcptally.seeds.validation_protocol import (
-    argument_semantics,
-    cron,
-    reference_validators,
-    schema_errors,
-)
+from mcptally.seeds.validation_protocol import argument_semantics, cron, schema_errors
 from mcptally.seeds.validation_protocol import texts as validation_texts
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
@@ -122,25 +117,6 @@ def test_an_argument_called_keyword_is_not_a_key(scored: Path):
         "the key 'foo' failed" in warning for warning in ask(arguments={"key": "foo"}).warnings
     )
     assert not any("failed" in warning for warning in ask(arguments={"keyword": "foo"}).warnings)
-
-
-@given(schema=VALUES, value=VALUES)
-@settings(max_examples=2 * settings.default.max_examples, deadline=None)
-def test_the_reference_validators_raise_only_their_own_exception(schema, value):
-    for check in (
-        lambda: reference_validators.document_answer({"t": schema}, "t", value),
-        lambda: reference_validators.program_schema_check(schema, value),
-    ):
-        try:
-            check()
-        except reference_validators.ThrownError:
-            continue
-    answer = reference_validators.program_answer(
-        {"tool": "s:t", "parameters": value, "schedule": value},
-        {"s": {"t": schema}},
-        {"s": {"capability": True, "result": {"success": True, "content": value}}},
-    )
-    assert {"valid", "errors", "warnings"} <= answer.keys()
 
 
 TOO_LARGE = 10**309 - 1

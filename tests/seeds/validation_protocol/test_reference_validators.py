@@ -6,8 +6,8 @@ import copy
 
 import pytest
 
-from mcptally.seeds.validation_protocol import reference_validators
 from tests.seeds.cases import cases
+from tests.seeds.validation_protocol import reference_validators
 
 CASES = cases("validation-protocol")
 SCHEMAS = [c for c in CASES if c.values[0].get("kind", "schema") == "schema"]

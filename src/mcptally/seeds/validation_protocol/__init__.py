@@ -6,6 +6,5 @@ findings (`validation.*`).
 
 `calls` recognises validations and relates them to calls; `texts` parses their requests and answers.
 mcptally's own dry run uses `schema_errors` and `argument_semantics` (with `cron`); `sql_functions`
-makes semantic checks available in DuckDB. `reference_validators` reproduces the document's
-validator and the original program's validator.
+makes semantic checks available in DuckDB.
 """
