@@ -3,7 +3,6 @@
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, cast
 
 import msgspec
@@ -69,13 +68,8 @@ class PartWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.files.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        self.files.close()
 
     def write(self, table: type[Table], frame: pl.DataFrame) -> int:
         """Write rows of a table, sorted by the table's key, and return the number of rows."""

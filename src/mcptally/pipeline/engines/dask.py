@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import dask
@@ -265,12 +264,7 @@ class DaskPool:
                     raise UsageError(dask_tasks.not_seen(worker, self.run.work))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.gathered.clear()
         # A worker that cannot be reached removes its scratch folder itself.
         with contextlib.suppress(OSError, RuntimeError):

@@ -5,7 +5,6 @@ It is implemented by processes on this machine (`local`) and by workers of a Das
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
@@ -27,12 +26,7 @@ class WorkerPool(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
     def gather(self, partitions: "Sequence[Partition]") -> "Iterator[tuple[int, GatherReport]]":
         """Gather partitions, and keep them.
