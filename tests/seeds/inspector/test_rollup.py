@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import get_args
 
 import polars as pl
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector
-from mcptally.seeds.inspector.model import CLASSIFICATIONS, SCENARIOS, ScenarioResult
+from mcptally.seeds.inspector.model import SCENARIOS, Classification, ScenarioResult
 from tests.seeds.cases import lines
 from tests.seeds.inspector import rollup
 
@@ -116,7 +117,7 @@ def test_the_sql_gives_the_programs_overall_confidence_on_every_case():
 
 RESULT = st.builds(
     ScenarioResult,
-    classification=st.sampled_from(CLASSIFICATIONS),
+    classification=st.sampled_from(get_args(Classification)),
     confidence=st.sampled_from([0, 20, 30, 50.0, 70, 80, 100]),
     is_valid=st.booleans(),
     category=st.sampled_from(SCENARIOS),
@@ -155,7 +156,7 @@ def test_the_sql_agrees_with_both_interpretations(drawn):
             assert math.isclose(row[f"{interpretation}_overall_confidence"], overall, abs_tol=1e-9)
         executed = sum(result.executed for result in results)
         passed = sum(result.executed and result.is_valid for result in results)
-        assert row["health"] == document.health(executed, passed, 0)
+        assert row["health"] == rollup.health(executed, passed, 0)
 
 
 def calls(rows):

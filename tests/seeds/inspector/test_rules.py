@@ -8,6 +8,7 @@ import pytest
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 from mcptally.seeds.inspector.rows import FILES, rule_rows
+from tests.seeds.inspector import rollup
 from tests.seeds.inspector.test_columns import one
 
 TEXT_PARTS = {
@@ -103,7 +104,7 @@ def holds(interpretation, row, example):
     assert row.part == "health"
     letters = example["health"]
     passed = sum(letter != "x" for letter in letters)
-    return document.health(len(letters), passed, letters.count("b")) == row.title
+    return rollup.health(len(letters), passed, letters.count("b")) == row.title
 
 
 @pytest.mark.parametrize(("interpretation", "row"), ROWS, ids=[row.id for _, row in ROWS])

@@ -255,7 +255,7 @@ def unanswered() -> ValidationResult:
     )
 
 
-# --- sections 6 and 7, confidence, status and health ---
+# --- sections 6 and 7, confidence and status; `_seed_rollup.sql` computes the health ---
 
 
 def overall_confidence(results: Sequence[ValidationResult | ScenarioResult]) -> float:
@@ -283,13 +283,3 @@ def _status(planned: int, executed: int, passed: int) -> Status:
     if passed > planned * (partly.value or 0):
         return "partially_working"
     return "connectivity_only" if executed > 0 else "broken"
-
-
-def health(executed: int, passed: int, validation_errors: int) -> str:
-    """Return a tool's health, in the document's terms, from its counts of calls."""
-    too_few, broken, validation, functional = ROWS.part("health")
-    if executed < (too_few.value or 0):
-        return too_few.title
-    if passed <= executed * (broken.value or 0):
-        return broken.title
-    return validation.title if validation_errors else functional.title

@@ -111,8 +111,8 @@ def _holds(rows: RuleRows, *parts: str) -> pl.Expr:
         # JavaScript compares after toLowerCase. A case-insensitive search would differ: U+017F
         # would match s, and U+212A would not match k.
         if members := rows.members(part):
-            tests.append(_Facts.low.col.str.contains_any(list(members)))
-        tests += [_Facts.low.col.str.contains(regex) for regex in rows.regexes(part)]
+            tests.append(_Facts.low.col.str.contains_any(members))
+        tests += [_Facts.low.col.str.contains(row.regex) for row in rows.part(part) if row.regex]
     return pl.any_horizontal(tests)
 
 

@@ -14,7 +14,6 @@ Interpretation = Literal["document", "inspector"]
 Classification = Literal[
     "fully_working", "partially_working", "connectivity_only", "broken", "error"
 ]
-CLASSIFICATIONS: Final[tuple[str, ...]] = get_args(Classification)
 
 Scenario = Literal["happy_path", "edge_case", "boundary", "error_case"]
 SCENARIOS: Final[tuple[str, ...]] = get_args(Scenario)

@@ -54,14 +54,9 @@ class RuleRows(msgspec.Struct, frozen=True):
             return found
         raise LookupError(f"no rule row has part = {part!r}")
 
-    def members(self, *parts: str) -> tuple[str, ...]:
-        """Return the distinct substrings (`SeedRule.members`) in all rows of these parts."""
-        rows = [row for part in parts for row in self.part(part)]
-        return tuple(dict.fromkeys(member for row in rows for member in row.members))
-
-    def regexes(self, part: str) -> tuple[str, ...]:
-        """Return the regular expressions in the rows of a part of the score."""
-        return tuple(row.regex for row in self.part(part) if row.regex)
+    def members(self, part: str) -> list[str]:
+        """Return the distinct substrings (`SeedRule.members`) in a part of the score."""
+        return list(dict.fromkeys(member for row in self.part(part) for member in row.members))
 
     def holds(self, part: str, text: str) -> bool:
         """Return whether any row of a part of the score matches a text in lower case."""
@@ -84,34 +79,23 @@ class RuleRows(msgspec.Struct, frozen=True):
 
     def confidence(self, classification: str) -> float:
         """Return the confidence that belongs to a classification, from 0 to 100."""
-        row = self._classification(classification)
-        if row.value is None:
-            raise LookupError(f"rule {row.id} has no value")
-        return row.value
-
-    def class_weight(self, classification: str) -> float:
-        """Return a classification's weight in the overall confidence; NaN if it has no row."""
-        try:
-            return self._classification(classification).weight
-        except LookupError:
-            return float("nan")
+        values = {row.classification: row.value for row in self.part("classification")}
+        value = values[classification]
+        if value is None:
+            raise LookupError(f"{classification} has no value")
+        return value
 
     def mean_confidence(self, results: Sequence[ValidationResult | ScenarioResult]) -> float:
         """Return the mean of confidence times class weight over at least one result, from 0 to 100.
 
         The mean is NaN if a result has no confidence, or a classification without a row.
         """
+        weights = {row.classification: row.weight for row in self.part("classification")}
         total = 0.0
         for result in results:
-            weight = self.class_weight(result.classification or "")
+            weight = weights.get(result.classification or "", math.nan)
             total += (math.nan if result.confidence is None else result.confidence) * weight
         return total / (len(results) * 100) * 100
-
-    def _classification(self, name: str) -> SeedRule:
-        for row in self.part("classification"):
-            if row.classification == name:
-                return row
-        raise LookupError(f"no rule row has classification = {name!r}")
 
 
 @functools.cache

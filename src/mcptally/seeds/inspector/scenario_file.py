@@ -14,6 +14,7 @@ Omitted fields match any value; an entry must have at least one field.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,13 +76,8 @@ class ScenarioEntry(msgspec.Struct, frozen=True):
 
 
 def _regex(pattern: str) -> str:
-    """Convert a file-name pattern to a regular expression in Rust syntax."""
-    return "".join({"*": ".*", "?": "."}.get(c, _escaped(c)) for c in pattern)
-
-
-def _escaped(character: str) -> str:
-    plain = character.isalnum() or character in "_-/ "
-    return character if plain else f"\\x{{{ord(character):x}}}"
+    """Convert a file-name pattern to a regular expression."""
+    return re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
 
 def _contains(text: str, wanted: dict[str, Any]) -> bool:
