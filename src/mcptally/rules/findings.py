@@ -119,7 +119,8 @@ def make_findings(
 ) -> pl.DataFrame:
     """Return one finding of the rule `name` for each of the given rows.
 
-    Rows with a revision to which the rule does not apply are skipped.
+    Rows with a revision to which the rule does not apply are skipped. `concat_findings` adds the
+    columns of `Findings` that `rows` does not have.
 
     Args:
         name: the rule's id.
@@ -174,41 +175,17 @@ def _findings(
     """Return one finding of `rule` per row, whatever the row's revision; see `make_findings`."""
     if not rows.height:
         return Findings.empty()
-    values = {
+    text = pl.lit(message) if isinstance(message, str) else message
+    made = {
         "rule": pl.lit(rule.id),
         "severity": pl.lit(rule.severity),
         "about": pl.lit(rule.about),
-        "message": (pl.lit(message) if isinstance(message, str) else message).str.head(EVIDENCE),
+        "message": text.str.head(EVIDENCE),
         "path": _pointer(path),
         "evidence": _expression(evidence).str.head(EVIDENCE),
     }
-    known = set(rows.columns)
-    return rows.select(
-        values[name].cast(column.dtype).alias(name)
-        if name in values
-        else column.value
-        if name in known
-        else column.null
-        for name, column in _columns().items()
-    )
-
-
-class _Column(NamedTuple):
-    """Cached expressions for a column of `Findings`: creating them takes longer than the query."""
-
-    dtype: pl.DataType
-    value: pl.Expr
-    """The expression for the column, if the rows have it."""
-    null: pl.Expr
-
-
-@functools.cache
-def _columns() -> Mapping[str, _Column]:
-    """Map each column of `Findings`, in order, to its cached expressions."""
-    return {
-        name: _Column(dtype, pl.col(name).cast(dtype), pl.lit(None, dtype).alias(name))
-        for name, dtype in Findings.schema().items()
-    }
+    others = [name for name in Findings.schema() if name in rows.columns and name not in made]
+    return rows.select(*others, **made)
 
 
 class Check(NamedTuple):
@@ -243,10 +220,9 @@ def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl
 
 
 def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Combine the findings of many rules into one table."""
+    """Combine the findings of many rules into one table with all columns of `Findings`."""
     rows = [part for part in parts if part.height]
-    findings: pl.DataFrame = pl.concat(rows) if rows else Findings.empty()
-    return findings
+    return Findings.frame(pl.concat(rows, how="diagonal_relaxed")) if rows else Findings.empty()
 
 
 def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
