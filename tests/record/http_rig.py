@@ -206,13 +206,14 @@ class Rig(contextlib.AbstractContextManager):
         return Client(self.port)
 
     def stop(self):
-        self.service.loop.call_from_thread(self.service.stop)
+        self.service.loop.call_soon_threadsafe(self.service.stop)
         self.thread.join(TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
 
     def __exit__(self, *_):
         if self.thread.is_alive():
             self.stop()
+        self.service.loop.close()
         self.archive.close()  # otherwise its thread would run until the tests end
 
     def events(self):

@@ -357,7 +357,7 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
         stream.until(b": hi\n\n\r\n")
         client.post(CALL)
         rig.eventually(lambda records: of(records, "message"))
-        rig.service.loop.call_from_thread(rig.service.stop)
+        rig.service.loop.call_soon_threadsafe(rig.service.stop)
         assert idle.rest() == b""
         assert stream.rest() == b""
         go.set()

@@ -148,7 +148,7 @@ def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_p
 def test_an_idle_session_is_closed_and_gets_a_new_recording_when_used_again(tmp_path):
     with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
         session = open_session(client)
-        rig.service.loop.call_from_thread(lambda: rig.service._sessions.close_idle(-1))
+        rig.service.loop.call_soon_threadsafe(lambda: rig.service._sessions.close_idle(-1))
         (close,) = rig.eventually(lambda records: of(records, "close"))
         assert close["reason"] == "idle"
         client.call(CALL, session)

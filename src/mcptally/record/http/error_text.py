@@ -1,6 +1,7 @@
 """Describes network errors briefly, for the `why` field of a recording and for messages."""
 
 import errno
+import os
 from typing import Final
 
 INVALID_HOST: Final = (
@@ -19,4 +20,7 @@ def describe_error(error: OSError | None) -> str:
         return "timed out"
     if error.errno in (errno.ECONNRESET, errno.EPIPE):
         return "reset"
-    return (error.strerror or str(error) or type(error).__name__).lower()
+    text = error.strerror or str(error) or type(error).__name__
+    if error.errno is not None and text.startswith("Connect call failed"):  # asyncio's text
+        text = os.strerror(error.errno)
+    return text.lower()

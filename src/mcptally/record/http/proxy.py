@@ -6,11 +6,11 @@ The table `_HANDLERS` at the end of the module defines these actions.
 """
 
 import functools
+from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
 from mcptally.record.http.error_text import describe_error
-from mcptally.record.http.event_loop import Timer
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.headers import RefusedError
 from mcptally.record.http.protocol import HttpProtocol, NotHttpError
@@ -72,7 +72,7 @@ class ProxyConnection:
         self._upstream_connection = UpstreamConnection(
             shared.upstream, loop=shared.loop, handler=self, on_connected=self._on_connected
         )
-        self._timer: Timer | None = None
+        self._timer: TimerHandle | None = None
         self._final_state: State | None = None
         """LINGERING or CLOSED at the end of the connection; before that None, and the exchange
         determines the state."""

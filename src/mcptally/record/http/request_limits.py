@@ -3,10 +3,11 @@
 Nearly all heads arrive in one read and need no timer.
 """
 
+from asyncio import TimerHandle
 from collections.abc import Callable
 from typing import Final
 
-from mcptally.record.http.event_loop import EventLoop, Timer
+from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.headers import MAX_FIELDS, RefusedError
 
 HEAD_SECONDS: Final = 60.0
@@ -19,8 +20,7 @@ class RequestLimits:
     def __init__(self, loop: EventLoop, on_timeout: Callable[[], None]) -> None:
         self._loop = loop
         self._on_timeout = on_timeout
-        self._timer: Timer | None = None
-        self._deadline: float | None = None
+        self._timer: TimerHandle | None = None
         self._lines = 0
         self._bytes = 0
         self._tail = b""
@@ -28,7 +28,7 @@ class RequestLimits:
     @property
     def is_timing(self) -> bool:
         """Whether a head's timer is running."""
-        return self._deadline is not None
+        return self._timer is not None
 
     def count_lines(self, data: bytes) -> None:
         """Count the lines of a head in `data`, which may also contain the start of the body.
@@ -51,31 +51,17 @@ class RequestLimits:
 
     def start_timer(self) -> None:
         """Start the timer for an incomplete head."""
-        self._deadline = self._loop.time() + HEAD_SECONDS
-        if self._timer is None:
-            self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timer)
+        self._timer = self._loop.call_later(HEAD_SECONDS, self._on_timeout)
 
     def reset(self) -> None:
         """Reset the limits after a complete head."""
-        self._deadline = None
+        self.stop()
         self._lines = 0
         self._bytes = 0
         self._tail = b""
 
     def stop(self) -> None:
-        """Cancel the timer, because the connection is closed."""
-        self._deadline = None
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _on_timer(self) -> None:
-        # Reuse one timer, because cancelled timers, one per request, would accumulate in the loop.
-        self._timer = None
-        if self._deadline is None:
-            return
-        left = self._deadline - self._loop.time()
-        if left > 0:
-            self._timer = self._loop.call_later(left, self._on_timer)
-        else:
-            self._on_timeout()

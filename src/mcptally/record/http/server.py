@@ -1,5 +1,6 @@
 """Runs the HTTP recorder: listens, accepts clients, and shuts down."""
 
+import asyncio
 import functools
 import signal
 import socket
@@ -9,7 +10,7 @@ from typing import Final
 from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
 from mcptally.record.http.error_text import INVALID_HOST
-from mcptally.record.http.event_loop import EventLoop, Timer
+from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.head_redaction import HeadRedaction
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Sessions
@@ -64,11 +65,13 @@ def run(
     archive = open_archive(str(out), policy=policy, limits=limits)
     service = Service(server, sockets, archive=archive, policy=heads_policy, name=name)
     archive.watch(service.loop.set_reader)
-    with service.loop.signals(_stop_signals(), lambda _: service.stop()):
-        service.log_addresses()
-        service.serve()
-        archive.watch(lambda _fd, _callback: None)  # the event loop has ended
-        archive.close()
+    for number in _stop_signals():
+        service.loop.add_signal_handler(number, service.stop)
+    service.log_addresses()
+    service.serve()
+    archive.watch(lambda _fd, _callback: None)  # the event loop has ended
+    archive.close()
+    service.loop.close()  # restores the signals' default actions
     return 0
 
 
@@ -99,7 +102,7 @@ class Service:
         self._connections: set[ProxyConnection] = set()
         self._listening = False
         self._full_logged_at = -_SWEEP_SECONDS
-        self._stopping: Timer | None = None
+        self._stopping: asyncio.TimerHandle | None = None
         self._write_queue = WriteQueue(self.loop, archive)
         self._sessions = Sessions(
             archive,
@@ -129,7 +132,9 @@ class Service:
         """Serve until `stop` is called."""
         self._listen()
         self._sweep()
-        self.loop.run()
+        self.loop.run_forever()
+        if attempts := asyncio.all_tasks(self.loop):  # cancelled attempts to connect
+            self.loop.run_until_complete(asyncio.wait(attempts))
 
     def stop(self) -> None:
         """Shut down once active exchanges have finished; a second call shuts down at once."""

@@ -8,12 +8,10 @@ response is not lost.
 import contextlib
 import socket
 import struct
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from mcptally.record.http.event_loop import EventLoop
-
-if TYPE_CHECKING:
-    from mcptally.record.http.tls import TlsStream
+from mcptally.record.http.tls import TlsStream
 
 HIGH_WATER: Final = 256 * 1024
 """Bytes in the send buffer above which reading from the other side pauses."""
@@ -46,7 +44,7 @@ class Socket:
         handler: SocketHandler,
         *,
         loop: EventLoop,
-        tls: "TlsStream | None" = None,
+        tls: TlsStream | None = None,
     ) -> None:
         self._sock = sock
         self._fd = sock.fileno()

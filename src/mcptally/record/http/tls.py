@@ -1,4 +1,4 @@
-"""Implements TLS to the server without I/O. Imported only for https URLs, for a faster start."""
+"""Implements TLS to the server without I/O."""
 
 import contextlib
 import ssl
@@ -11,7 +11,7 @@ _RECORD_BYTES: Final = 16 * 1024
 """Maximum plaintext bytes in a TLS record (RFC 8446 section 5.1), and so in one read."""
 
 
-def context(ca_file: Path | None) -> ssl.SSLContext:
+def trusting(ca_file: Path | None) -> ssl.SSLContext:
     """Return a context that trusts the system's certificate authorities, or those in `ca_file`.
 
     Raises:

@@ -1,15 +1,16 @@
 """Parses the URL of the upstream server, resolves its host name, and connects to it."""
 
+import asyncio
 import binascii
 import errno
-import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import Future
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mcptally.errors import UsageError
@@ -18,11 +19,7 @@ from mcptally.record.http.capacity import enable_keepalive
 from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import READ_SIZE, EventLoop
 from mcptally.record.http.socket import Socket, SocketHandler
-
-if TYPE_CHECKING:
-    import ssl
-
-    from mcptally.record.http.tls import TlsStream
+from mcptally.record.http.tls import TlsStream, trusting
 
 CONNECT_SECONDS: Final = 30.0
 """Maximum seconds to establish a connection, including TLS."""
@@ -98,11 +95,7 @@ class UpstreamServer:
         """All spellings of the server's origin, in lower case."""
         self._option_text = option_text
         self._listening: Sequence[_SocketAddress] = ()
-        self._context: ssl.SSLContext | None = None
-        if self.is_tls:
-            from mcptally.record.http import tls  # noqa: PLC0415 - keeps start-up short
-
-            self._context = tls.context(ca_file)
+        self._context = trusting(ca_file) if self.is_tls else None
         # Loopback names are resolved here: they need no name server and do not block.
         try:
             self._loopback_addresses = self._resolve() if loopback else None
@@ -132,20 +125,65 @@ class UpstreamServer:
                 ) from error
             # The name may become resolvable later, so each connection attempt checks again.
 
-    def connect(
-        self, loop: EventLoop, handler: SocketHandler, on_done: Callable[[Socket | OSError], None]
-    ) -> "ConnectionAttempt":
-        """Start connecting; `on_done` receives the socket or the error."""
-        attempt = ConnectionAttempt(
-            loop, handler, on_done, context=self._context, name=self._host_name
-        )
+    async def connect(self, loop: EventLoop, handler: SocketHandler) -> Socket:
+        """Try all addresses in order, and return the first connected socket.
+
+        Raises:
+            OSError: there is no address, or connecting failed; the error is that of the last one.
+        """
+        error = OSError(f"no address for {self._host_name}")
+        async with asyncio.timeout(CONNECT_SECONDS):
+            for address in await self._addresses():
+                try:
+                    return await self._connect_to(address, loop, handler)
+                except OSError as failure:
+                    error = failure
+        raise error
+
+    async def _connect_to(
+        self, address: _Address, loop: EventLoop, handler: SocketHandler
+    ) -> Socket:
+        family, kind, proto, _, place = address
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.settimeout(0)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            enable_keepalive(sock)
+            await loop.sock_connect(sock, place)
+            return Socket(sock, handler, loop=loop, tls=await self._handshake(loop, sock))
+        except BaseException:
+            sock.close()
+            raise
+
+    async def _handshake(self, loop: EventLoop, sock: socket.socket) -> TlsStream | None:
+        """Return the TLS state of a new connection; None for http."""
+        if self._context is None:
+            return None
+        tls = TlsStream(self._context, self._host_name)
+        is_done, send = tls.handshake(b"")
+        while not is_done:
+            await loop.sock_sendall(sock, send)
+            if not (data := await loop.sock_recv(sock, READ_SIZE)):
+                raise ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake")
+            is_done, send = tls.handshake(data)
+        await loop.sock_sendall(sock, send)
+        return tls
+
+    async def _addresses(self) -> list[_Address]:
+        """Return the server's addresses, resolved in a thread that cannot delay the exit."""
         if self._loopback_addresses is not None:
-            attempt.connect_to(self._loopback_addresses)
-        else:
-            threading.Thread(
-                target=lambda: attempt.resolve(self._resolve), name="resolver", daemon=True
-            ).start()
-        return attempt
+            return self._loopback_addresses
+        found: Future[list[_Address]] = Future()
+        found.set_running_or_notify_cancel()
+
+        def resolve() -> None:
+            try:
+                found.set_result(self._resolve())
+            except Exception as error:  # noqa: BLE001 - raised where the result is awaited
+                found.set_exception(error)
+
+        threading.Thread(target=resolve, name="resolver", daemon=True).start()
+        return await asyncio.wrap_future(found)
 
     def _resolve(self) -> list[_Address]:
         addresses: list[_Address] = list(
@@ -196,150 +234,3 @@ def _is_own_address(family: int, target: Any) -> bool:
             return bool(sock.getsockname()[0] == target[0])
     except OSError:
         return False
-
-
-class ConnectionAttempt:
-    """An attempt to connect, which tries all addresses in order."""
-
-    def __init__(
-        self,
-        loop: EventLoop,
-        handler: SocketHandler,
-        on_done: Callable[[Socket | OSError], None],
-        *,
-        context: "ssl.SSLContext | None",
-        name: str,
-    ) -> None:
-        self._loop = loop
-        self._handler = handler
-        self._on_done: Callable[[Socket | OSError], None] | None = on_done
-        self._context = context
-        self._host_name = name
-        self._addresses: list[_Address] = []
-        self._error: OSError = OSError(f"no address for {name}")
-        self._sock: socket.socket | None = None
-        self._tls: TlsStream | None = None
-        self._timer = loop.call_later(
-            CONNECT_SECONDS, lambda: self._finish(TimeoutError(errno.ETIMEDOUT, "timed out"))
-        )
-
-    def cancel(self) -> None:
-        """Cancel the attempt; `on_done` is not called."""
-        self._on_done = None
-        self._release()
-
-    def resolve(self, lookup: Callable[[], list[_Address]]) -> None:
-        """Resolve the addresses; runs in its own thread."""
-        try:
-            addresses = lookup()
-        except OSError as error:
-            failure = error
-            self._loop.call_from_thread(lambda: self._finish(failure))
-            return
-        self._loop.call_from_thread(lambda: self.connect_to(addresses))
-
-    def connect_to(self, addresses: list[_Address]) -> None:
-        """Try to connect to the addresses in order."""
-        self._addresses = list(addresses)
-        self._try_next()
-
-    def _try_next(self) -> None:
-        while self._on_done is not None:
-            if not self._addresses:
-                self._finish(self._error)
-                return
-            family, kind, proto, _, address = self._addresses.pop(0)
-            try:
-                sock = self._sock = socket.socket(family, kind, proto)
-                sock.settimeout(0)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                enable_keepalive(sock)
-                error_code = sock.connect_ex(address)
-            except OSError as error:
-                self._attempt_failed(error)
-                continue
-            if error_code == 0:
-                self._connected()
-                return
-            if error_code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-                self._loop.set_writer(sock.fileno(), self._writable)
-                return
-            self._attempt_failed(OSError(error_code, os.strerror(error_code)))
-
-    def _writable(self) -> None:
-        sock = self._sock
-        if sock is None:
-            return
-        self._loop.set_writer(sock.fileno(), None)
-        error_code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if error_code:
-            self._attempt_failed(OSError(error_code, os.strerror(error_code)))
-            self._try_next()
-        else:
-            self._connected()
-
-    def _attempt_failed(self, error: OSError) -> None:
-        self._error = error
-        if self._sock is not None:
-            self._sock.close()
-            self._sock = None
-
-    def _connected(self) -> None:
-        if self._context is None:
-            self._deliver_socket()
-            return
-        from mcptally.record.http.tls import TlsStream  # noqa: PLC0415
-
-        self._tls = TlsStream(self._context, self._host_name)
-        self._continue_handshake(b"")
-
-    def _continue_handshake(self, data: bytes) -> None:
-        sock = self._sock
-        if self._tls is None or sock is None:
-            return
-        try:
-            is_done, send = self._tls.handshake(data)
-            # A handshake's few kilobytes always fit into the empty socket buffer.
-            sock.sendall(send)
-        except OSError as error:
-            self._finish(error)
-            return
-        if is_done:
-            self._loop.set_reader(sock.fileno(), None)
-            self._deliver_socket()
-        else:
-            self._loop.set_reader(sock.fileno(), self._readable)
-
-    def _readable(self) -> None:
-        if self._sock is None:
-            return
-        try:
-            data = self._sock.recv(READ_SIZE)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._finish(error)
-            return
-        if data:
-            self._continue_handshake(data)
-        else:
-            self._finish(ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake"))
-
-    def _deliver_socket(self) -> None:
-        if self._sock is not None:
-            sock, self._sock = self._sock, None
-            self._finish(Socket(sock, self._handler, loop=self._loop, tls=self._tls))
-
-    def _finish(self, result: Socket | OSError) -> None:
-        on_done, self._on_done = self._on_done, None
-        self._release()
-        if on_done is not None:
-            on_done(result)
-
-    def _release(self) -> None:
-        self._timer.cancel()
-        if self._sock is not None:
-            self._loop.set_reader(self._sock.fileno(), None)
-            self._loop.set_writer(self._sock.fileno(), None)
-            self._sock.close()
-            self._sock = None

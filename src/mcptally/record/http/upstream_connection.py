@@ -1,11 +1,12 @@
 """Implements one client's connection to the server, which the first write opens."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
 from mcptally.record.http.event_loop import EventLoop
 from mcptally.record.http.socket import Socket, SocketHandler
-from mcptally.record.http.upstream import ConnectionAttempt, UpstreamServer
+from mcptally.record.http.upstream import UpstreamServer
 
 MAX_WAITING_BYTES: Final = 256 * 1024
 """Number of buffered bytes above which reading from the client pauses."""
@@ -26,7 +27,7 @@ class UpstreamConnection:
         self._loop = loop
         self._handler = handler
         self._on_connected = on_connected
-        self._connecting: ConnectionAttempt | None = None
+        self._connecting: asyncio.Task[Socket] | None = None
         self._waiting: list[bytes] = []
         self._waiting_size = 0
         self.socket: Socket | None = None
@@ -57,7 +58,9 @@ class UpstreamConnection:
         self._waiting.append(data)
         self._waiting_size += len(data)
         if self._connecting is None:
-            self._connecting = self._upstream.connect(self._loop, self._handler, self._connected)
+            attempt = self._upstream.connect(self._loop, self._handler)
+            self._connecting = self._loop.create_task(attempt)
+            self._connecting.add_done_callback(self._connected)
 
     def finish_sending(self) -> None:
         """Close the sending side, if connected."""
@@ -71,13 +74,15 @@ class UpstreamConnection:
         if self.socket is not None:
             self.socket.abort(reset=reset)
 
-    def _connected(self, socket: Socket | OSError) -> None:
-        self._connecting = None
-        if isinstance(socket, OSError):
-            self._on_connected(socket)
+    def _connected(self, attempt: asyncio.Task[Socket]) -> None:
+        if attempt.cancelled():
             return
-        self.socket = socket
-        socket.start()
+        try:
+            self.socket = attempt.result()
+        except OSError as error:
+            self._on_connected(error)
+            return
+        self.socket.start()
         data, self._waiting, self._waiting_size = b"".join(self._waiting), [], 0
-        socket.write(data)
+        self.socket.write(data)
         self._on_connected(None)
