@@ -22,17 +22,6 @@ def test_every_public_name_loads_and_no_other_is_promised():
         assert callable(getattr(mt, name))
 
 
-def test_the_single_call_functions_answer_in_both_readings():
-    context = {
-        "tool": {"name": "delete_user"},
-        "input": {"userId": "test-id"},
-        "response": {"isError": True, "content": [{"type": "text", "text": "User not found"}]},
-    }
-    for rules in ("document", "inspector"):
-        assert mt.is_business_error(context, rules=rules) is True
-        assert mt.validate_response(context, rules=rules).classification == "fully_working"
-
-
 def typed_keywords(name):
     """The keywords of all calls in tests/typing/api.py of `name` or `object.name`."""
     calls = [

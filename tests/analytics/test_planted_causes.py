@@ -60,41 +60,18 @@ def likely(share):
 
 
 FOUND = {
-    "an empty text": planted(1, lambda a, *_: a["zone"] == "", ("zone", "empty")),
-    "a value": planted(2, lambda a, *_: a["zone"] == "Mars", ("zone", "equals")),
-    "a negative number": planted(3, lambda a, *_: a["n"] < 0, ("n", "sign")),
-    "a large number": planted(4, lambda a, *_: a["n"] > 999, ("n", "equals"), ("n", "at_least")),
-    "an absolute path": planted(
-        5, lambda a, *_: a["path"][0] == "/", ("path", "equals"), ("path", "form")
-    ),
-    "a path to a parent": planted(
-        6, lambda a, *_: a["path"][:2] == "..", ("path", "equals"), ("path", "form")
-    ),
-    "an empty list": planted(7, lambda a, *_: not a["tags"], ("tags", "empty")),
     "a long list": planted(8, lambda a, *_: len(a["tags"]) > 10, ("tags", "items")),
-    "a missing argument": planted(9, lambda a, *_: "mode" not in a, ("mode", "given")),
-    "a member of an object": planted(
-        10,
-        lambda a, *_: a["data"]["price"] < 0,
-        *(("data.price", "equals"), ("data.price", "sign")),
-    ),
     "a long text": planted(11, lambda a, *_: len(a["text"]) > 100, ("text", "longer")),
     "characters beyond ASCII": planted(
         12, lambda a, *_: not a["text"].isascii(), ("text", "equals"), ("text", "form")
     ),
-    "two facts together": planted(
-        13,
-        lambda a, *_: a["n"] == 3 and a.get("mode") == "write",
-        *(("n", "equals"), ("mode", "equals")),
-    ),
-    "a client": planted(14, lambda _, client, *__: client == "agent", (None, "equals")),
-    "a moment": planted(15, lambda _, __, session, ___: session >= 16, (None, "since")),
     "a value, most of the time": planted(
         16,
         lambda a, _, __, random_: a["zone"] == "Mars" and random_.random() < 0.8,
         ("zone", "equals"),
     ),
 }
+"""Facts that tests/analytics/test_contrasts.py does not name, and a cause that is none always."""
 
 
 def sequence(fails, seed):
@@ -162,8 +139,6 @@ def test_a_planted_cause_is_found(cause, answers):
     [row] = answers.of(server, "contrasts")
     found = {(row["path"], row["test"]), (row["and_path"], row["and_test"])} - {(None, None)}
     assert found <= expected
-    if cause == "two facts together":
-        assert found == expected
     assert row["share_with_low"] > row["share_without_high"]
 
 

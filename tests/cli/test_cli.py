@@ -63,12 +63,6 @@ def test_a_huge_name_does_not_cost_minutes(tmp_path: Path):
     assert len(done.stdout) < 5000
 
 
-def test_a_question_is_answered(store: Path):
-    done = run("query", store, "tool_scores", "--format", "json")
-    rows = json.loads(done.stdout)
-    assert [(row["server"], row["tool"], row["calls"]) for row in rows] == [("demo", "read", 3)]
-
-
 def test_the_name_of_a_table_shows_the_table(store: Path):
     rows = json.loads(run("query", store, "calls", "--format", "json").stdout)
     [counted] = json.loads(

@@ -275,42 +275,6 @@ def assert_said(outcome: Outcome, schemas: int) -> None:
     assert "invalid" not in set(states.get_column("input_schema_state"))
 
 
-def test_deeply_nested_replies_and_definitions_are_validated(tmp_path: Path) -> None:
-    (tmp_path / "archive").mkdir()
-    depths = (100, 500, 900, 940, 970, 985)
-    for depth in depths:
-        deep = "[" * depth + "]" * depth
-        name = f"r{depth}"
-        texts = {
-            "LISTED": '{"jsonrpc":"2.0","id":0,"result":{"tools":['
-            '{"name":"echo","inputSchema":{"default":@},"outputSchema":{"const":@}}]}}',
-            "ASKED": '{"jsonrpc":"2.0","id":1,"method":"tools/call",'
-            '"params":{"name":"echo","arguments":{"a":@}}}',
-            "REPLY": '{"jsonrpc":"2.0","id":1,"result":{"content":[{"type":"text","text":"@"}],'
-            '"structuredContent":{"a":@},"_meta":{"a":@}}}',
-            "ERROR": '{"jsonrpc":"2.0","id":2,"error":{"code":1,"message":"@","data":@}}',
-        }
-        events = [
-            opened(name),
-            c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}, name),
-            s2c(2, "LISTED", name),
-            c2s(3, "ASKED", name),
-            s2c(4, "REPLY", name),
-            c2s(5, call(2), name),
-            s2c(6, "ERROR", name),
-        ]
-        path = write(tmp_path / "archive" / f"{name}.jsonl", events)
-        data = path.read_text()
-        for mark, body in texts.items():
-            data = data.replace(f'"{mark}"', body.replace("@", deep))
-        path.write_text(data)
-    outcome = judged(tmp_path)
-    answered = outcome.table("calls").filter(pl.col("tool") == "echo")
-    broken = outcome.table("findings").filter(rule="transcript.too_deep").height
-    assert answered.filter(pl.col("recording") == "r500").height == 2
-    assert answered.height + broken >= 2 * len(depths)
-
-
 def test_a_value_deeper_than_the_engine_supports_does_not_stop_a_run(tmp_path: Path) -> None:
     deep = nested(300, {}, lambda v: [v])
     schemas = {"known": {"type": "object", "required": ["b"]}, "unknown": {"const": deep}}

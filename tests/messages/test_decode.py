@@ -63,12 +63,6 @@ def test_a_truncated_last_line_is_a_warning(tmp_path: Path):
     assert events.messages.height == 1
 
 
-def test_a_file_may_end_without_a_newline(tmp_path: Path):
-    events = decoded(tmp_path, json.dumps(opened()).encode())
-    assert events.opens.height == 1
-    assert not findings(events)
-
-
 def test_an_empty_file_is_a_finding(tmp_path: Path):
     assert findings(decoded(tmp_path)) == [("archive.empty_file", None)]
 
@@ -268,17 +262,6 @@ def test_any_json_as_a_message_becomes_rows_without_a_crash(tmp_path_factory, va
     assert events.messages.height == expected
     rules = set(events.findings["rule"])
     assert rules <= {"archive.empty_file"}
-
-
-@given(st.lists(st.binary(max_size=60).map(lambda b: b.replace(b"\n", b"") + b"\n"), max_size=20))
-def test_any_bytes_become_findings_without_a_crash(tmp_path_factory, garbage):
-    folder = tmp_path_factory.mktemp("garbage")
-    good = [c2s(1, call(1)), s2c(2, text(1))]
-    mixed = [good[0], *garbage, good[1]]
-    events = decode([write(folder / "x.jsonl", mixed)], ["x"])
-    assert events.messages.height == 2
-    blank = sum(not line.strip() for line in garbage)
-    assert events.findings.height == len(garbage) - blank
 
 
 def test_equal_and_similar_results_keep_their_own_values(tmp_path: Path):

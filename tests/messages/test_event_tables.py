@@ -2,14 +2,8 @@ import msgspec
 import pytest
 
 from mcptally.messages import event_tables
-from mcptally.messages.call_tables import PairedCalls
-from mcptally.messages.decode import decode
-from mcptally.messages.integrity import deduplicate
-from mcptally.messages.pair import pair
-from mcptally.messages.sessions import assign_sessions
 from mcptally.messages.struct_columns import scalar_types
 from mcptally.transcript import events
-from tests.transcripts import c2s, call, opened, s2c, text, write
 
 STRUCTS = {
     event_tables.DecodedMessages: [events.MessageEvent],
@@ -43,15 +37,3 @@ def test_every_event_has_a_table():
     tables = {struct for structs in STRUCTS.values() for struct in structs}
     assert set(events.FRAME_OF_EVENT) <= tables
     assert all(issubclass(struct, msgspec.Struct) for struct in tables)
-
-
-def test_paired_calls_have_exactly_the_declared_columns(tmp_path):
-    files = [write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1)), s2c(2, text(1))])]
-    decoded = deduplicate(decode(files), ["a.jsonl"], files)
-    assert pair(decoded, assign_sessions(decoded)).calls.schema == PairedCalls.schema()
-
-
-def test_an_archive_without_messages_gives_empty_declared_tables(tmp_path):
-    files = [write(tmp_path / "a.jsonl", [opened()])]
-    decoded = decode(files)
-    assert pair(decoded, assign_sessions(decoded)).calls.schema == PairedCalls.schema()

@@ -33,26 +33,6 @@ def test_match_ids_agrees_with_a_slow_implementation(rows):
     assert set(zip(asks.tolist(), answers.tolist(), strict=True)) == slow_match(keys, replies)
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=60))
-def test_a_reply_comes_after_its_request_and_each_is_paired_once(rows):
-    keys, replies = [k for k, _ in rows], [r for _, r in rows]
-    asks, answers = match_ids(np.array(keys, np.uint64), np.array(replies, np.bool_))
-    assert (asks < answers).all()
-    assert len(set(asks)) == len(asks)
-    assert len(set(answers)) == len(answers)
-    assert [keys[i] for i in asks] == [keys[i] for i in answers]
-
-
-def test_two_open_requests_with_one_id_are_answered_in_order():
-    asks, answers = match_ids(np.zeros(4, np.uint64), np.array([False, False, True, True]))
-    assert (asks.tolist(), answers.tolist()) == ([0, 1], [2, 3])
-
-
-def test_an_unanswered_request_does_not_take_the_reply_to_a_later_one():
-    asks, answers = match_ids(np.zeros(3, np.uint64), np.array([False, False, True]))
-    assert (asks.tolist(), answers.tolist()) == ([1], [2])
-
-
 def test_the_text_of_an_error_is_that_of_its_content_or_else_its_structured_content(
     tmp_path: Path,
 ):

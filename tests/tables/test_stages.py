@@ -1,28 +1,11 @@
 """Frames passed between stages have exactly the columns of their declared tables."""
 
-import polars as pl
 import pytest
 
 from mcptally.pipeline.partition import gather
 from mcptally.pipeline.partition_summary import SUMMARY_TABLES, summary_frames
-from mcptally.tables.stages import FilePlaces, GatheredCalls, GatheredMessages, GatheredRecordings
+from mcptally.tables.stages import GatheredCalls, GatheredMessages, GatheredRecordings
 from tests.transcripts import c2s, call, opened, s2c, text, write
-
-ROWS = pl.DataFrame({"file": ["a"], "part": ["0"], "store": [1], "more": [True]})
-
-
-def test_a_projection_has_the_declared_columns_in_order():
-    assert FilePlaces.select(ROWS).schema == FilePlaces.schema()
-
-
-def test_a_missing_column_is_an_error_that_names_it():
-    with pytest.raises(TypeError, match="FilePlaces: part is missing instead of String"):
-        FilePlaces.select(ROWS.rename({"part": "prat"}))
-
-
-def test_a_column_of_another_type_is_an_error_that_names_it():
-    with pytest.raises(TypeError, match="FilePlaces: store is String instead of Int64"):
-        FilePlaces.select(ROWS.cast({"store": pl.String}))
 
 
 @pytest.mark.parametrize("events", [[], [opened(), c2s(1, call(1)), s2c(2, text(1))]])

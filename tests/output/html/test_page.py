@@ -567,15 +567,6 @@ def test_each_row_of_a_table_has_an_anchor_and_a_link_to_it(pages):
             assert f'class="here" href="#{anchor}"' in row
 
 
-def test_ok_stands_in_each_table_of_tools(pages):
-    for name in PAGES:
-        text = pages[name].read_text(encoding="utf-8")
-        heads = re.findall(r"<thead>.*?</thead>", text, re.DOTALL)
-        of_tools = [head for head in heads if 'scope="col">tool<' in head]
-        assert of_tools
-        assert all('class="n">ok<' in head for head in of_tools)
-
-
 def test_the_chart_over_time_marks_when_a_tool_began_to_fail(tmp_path):
     def at(minute: int, kind: dict) -> dict:
         moment = BEGAN + datetime.timedelta(minutes=minute)

@@ -5,7 +5,7 @@ import pytest
 
 from mcptally.errors import UsageError
 from mcptally.seeds.inspector import single
-from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
+from mcptally.seeds.inspector.model import ValidationContext
 
 TOOL = mcp.types.Tool(
     name="get_user",
@@ -42,41 +42,6 @@ def test_a_mapping_with_the_documents_names_is_a_context(rules):
     assert single.validate_response(given, rules=rules) == single.validate_response(
         context, rules=rules
     )
-
-
-def test_to_json_uses_the_documents_names():
-    context = ValidationContext(
-        tool={"name": "x"}, response={"content": [{"type": "text", "text": "y"}]}
-    )
-    assert single.validate_response(context).to_json() == {
-        "isValid": True,
-        "isError": False,
-        "confidence": 100,
-        "classification": "fully_working",
-        "issues": [],
-        "evidence": [
-            "Tool responded successfully with content",
-            "Response includes 1 text block(s)",
-        ],
-        "responseMetadata": {
-            "contentTypes": ["text"],
-            "textBlockCount": 1,
-            "imageCount": 0,
-            "resourceCount": 0,
-            "hasStructuredContent": False,
-            "hasMeta": False,
-        },
-    }
-
-
-def test_scenarios_of_a_tool_in_both_interpretations():
-    results = [
-        ScenarioResult("fully_working", 100, is_valid=True, category="happy_path"),
-        ScenarioResult("broken", 0, is_valid=False, category="edge_case"),
-    ]
-    assert single.scenario_status(results).status == "connectivity_only"
-    assert single.scenario_status(results, rules="inspector").status == "partially_working"
-    assert single.scenario_status(results, planned=4, rules="inspector").confidence < 50
 
 
 @pytest.mark.parametrize(
