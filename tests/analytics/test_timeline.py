@@ -1,10 +1,13 @@
 """Calls over time by cause, and the times at which the success rate changed."""
 
+import re
 from datetime import timedelta
 
+import polars as pl
 import pytest
 
-from mcptally.output.html.timeline import stacked
+from mcptally.output.html.answers import Asked
+from mcptally.output.html.charts import over_time
 from tests.analytics.built_stores import (
     BEGAN,
     FAILED,
@@ -121,15 +124,40 @@ def test_a_filter_of_time_determines_the_period_by_the_calls_that_count(tmp_path
     assert set(found["seconds"]) == {60}
 
 
-def test_a_chart_gets_one_row_per_period_and_cause(tmp_path):
+NO_CHANGES = pl.DataFrame(schema={"changed_at": pl.Datetime("us", "UTC"), "direction": pl.String})
+
+
+def test_a_chart_stacks_the_calls_of_a_period_by_cause(tmp_path):
     rows = [at(0), at(0, FAILED), at(0, CANCELLED), at(None), at(30, REFUSED)]
-    found = stacked(timeline(tmp_path, rows).filter(level="tool"))
-    assert found.select("start", "cause", "calls").rows() == [
-        (BEGAN, "ok", 1),
-        (BEGAN, "tool_failures", 1),
-        (BEGAN, "other", 1),
-        (BEGAN + timedelta(minutes=30), "business", 1),
-    ]
+    chart = over_time(timeline(tmp_path, rows).filter(level="tool"), NO_CHANGES)
+    assert (chart.first, chart.period, chart.most) == (BEGAN, "minute", 3)
+    height = re.compile(r"M([\d.]+) \S+?h[\d.]+v([\d.]+)")
+    bars = {kind: height.findall(path) for kind, path in chart.paths}
+    assert bars == {
+        "ok": [("0.0", "33.3")],
+        "tool_failure": [("0.0", "33.3")],
+        "open": [("0.0", "33.3")],
+        "business": [("967.7", "33.3")],
+    }
+
+
+@pytest.mark.parametrize(
+    ("filters", "level"),
+    [
+        ({}, "server"),
+        ({"tool": "u"}, "tool"),
+        further({"server": "s"}, "server"),
+        further({"since": BEGAN + timedelta(minutes=30)}, "server"),
+        further({"tool": "u", "until": BEGAN + timedelta(minutes=30)}, "tool"),
+    ],
+)
+def test_the_page_counts_the_calls_of_each_period_as_timeline_does(tmp_path, filters, level):
+    rows = [at(0), at(None), at(20, FAILED, "u"), at(20, CANCELLED, "u"), at(95, NO_NETWORK, "u")]
+    rows += [at(7, REFUSED, "u"), at(300, UNCLEAR)]
+    asked = Asked(build(tmp_path / "s", rows), filters)
+    expected = over_time(asked("timeline").filter(level=level), NO_CHANGES)
+    assert expected is not None
+    assert over_time(asked.periods(), NO_CHANGES) == expected
 
 
 @pytest.fixture(scope="module")

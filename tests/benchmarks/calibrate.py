@@ -273,7 +273,7 @@ class Sample:
         self.classes = np.array([weighing.CLASSES.index(name) for name in names])
         order = {weighing.CLASSES.index(each): n for n, each in enumerate(CAUSES)}
         self.causes = np.array([order.get(int(each), -1) for each in self.classes])
-        self.texts = facts.masked_texts(self.rows.with_columns(error_text="text"))
+        self.texts = facts.masked_texts(facts.texts_of(self.rows.with_columns(error_text="text")))
         self.families = self.rows["family"].to_list()
         self.is_usual = (~self.rows["file"].is_in(FAULTY)).to_numpy()
         read = {family: was_read(family) for family in set(self.families)}

@@ -39,7 +39,7 @@ def examples() -> pl.DataFrame:
     ]
     schema = {"label": pl.Int64, **facts.Inputs.schema()}
     frame = pl.DataFrame(rows, schema=schema)
-    return frame.select(text=facts.masked_texts(frame), label="label")
+    return frame.select(text=facts.masked_texts(facts.texts_of(frame)), label="label")
 
 
 def fit(texts: pl.Series, classes: npt.NDArray[np.int64]) -> text_model.TextModel:

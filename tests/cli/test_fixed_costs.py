@@ -82,11 +82,11 @@ SCORE = {"polars", "pyarrow", "numpy", "msgspec", "jsonschema_rs"} | {
 COMMANDS = {
     "score --help": Most(set(), 13),
     "rules": Most({"msgspec", "tomllib"}, 13),
-    "query STORE select_1": Most(QUERY, 86, statements=22),
-    "query STORE timeline": Most(QUERY, 86, statements=31),
+    "query STORE select_1": Most(QUERY, 86, statements=18),
+    "query STORE timeline": Most(QUERY, 86, statements=28),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
-    "query STORE tool_scores": Most(QUERY, 86, statements=33),
+    "query STORE tool_scores": Most(QUERY, 86, statements=29),
     "score ARCHIVE -o NEW": Most(SCORE | {"numpy.ma"}, 200),
 }
 

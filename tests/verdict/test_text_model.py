@@ -20,7 +20,7 @@ MODEL = TextModel(
 def read(text: str, tool: str | None = None, arguments: str | None = None) -> list[str]:
     """Return the word parts that the model uses from an error text."""
     call = {"error_text": text, "tool": tool, "arguments": arguments}
-    found = text_model.terms(facts.masked_texts(pl.DataFrame([call])))["term"]
+    found = text_model.terms(facts.masked_texts(facts.texts_of(pl.DataFrame([call]))))["term"]
     return sorted(term for term in found if " " not in term)
 
 

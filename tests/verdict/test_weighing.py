@@ -30,7 +30,7 @@ def test_a_text_that_no_rule_explains_is_never_the_fault_of_the_caller():
 def opinions(*texts: str) -> tuple[text_model.Opinions, tuple[float, float, float]]:
     calls = pl.DataFrame({"error_text": texts}, schema={"error_text": pl.String})
     model = text_model.shipped_model()
-    return text_model.opinions(facts.masked_texts(calls), model), model.pooled
+    return text_model.opinions(facts.masked_texts(facts.texts_of(calls)), model), model.pooled
 
 
 def test_the_certainty_is_the_probability_of_the_verdict_given_that_the_call_shows_a_cause():

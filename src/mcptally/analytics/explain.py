@@ -141,20 +141,17 @@ def _explanations(
         frame.get_column(Calls.attempt_of.name).drop_nulls().unique().to_list(),
     )
     repetitions = _rows_by(store, "of_call", _REPETITIONS, ids)
-    crashes = _rows_by(store, "of_call", _CRASHES, ids)
+    unanswered = frame.filter(Calls.outcome.col == "no_response").get_column(Calls.call_id.name)
+    crashes = _rows_by(store, "of_call", _CRASHES, unanswered.to_list())
     failed = frame.filter(Calls.outcome.col.is_in(FAILED)).get_column(Calls.call_id.name)
     others = [call for call in failed if call not in problems]
-    found = _rows_by(store, "call_id", _PROBLEMS, others) if others else {}
+    found = _rows_by(store, "call_id", _PROBLEMS, others)
     problems = {**problems, **{call: rows[0] for call, rows in found.items()}}
-    scores = (
-        _rows_by(
-            store,
-            "of_call",
-            "SELECT call_id AS of_call, * FROM seed_scores WHERE call_id IN (SELECT unnest(?))",
-            ids,
-        )
-        if seed
-        else {}
+    scores = _rows_by(
+        store,
+        "of_call",
+        "SELECT call_id AS of_call, * FROM seed_scores WHERE call_id IN (SELECT unnest(?))",
+        ids if seed else [],
     )
     return [
         Explanation(
@@ -216,10 +213,11 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
     for number, ids in enumerate(evidence):
         for rule_id in rows.keys() & set(ids):
             rows[rule_id].append(number)
-    matched = facts.matched_texts(frame, firing, rows)
+    error_texts = facts.texts_of(frame)
+    matched = facts.matched_texts(error_texts, firing, rows)
     names, features = classify.features(evidence, firing)
     weights, model = weighing.shipped_weights(), text_model.shipped_model()
-    masked = facts.masked_texts(frame)
+    masked = facts.masked_texts(error_texts)
     opinions = text_model.opinions(masked, model)
     verdicts = frame.get_column(Calls.verdict.name)
     words = text_model.words(masked, verdicts, model, WORDS_SHOWN)
@@ -257,26 +255,26 @@ def _judgements(frame: pl.DataFrame, rules: RuleSet) -> Iterator[_Judgement]:
 
 
 _REPETITIONS: Final = """
-WITH kept AS MATERIALIZED (
-    SELECT call_id, server, tool, repeatability, same_calls, same_failed, outcome FROM repeatability
-),
-tools AS (
-    SELECT server, tool, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS worked
-    FROM kept
-    GROUP BY server, tool
-)
 SELECT
-    call_id AS of_call, repeatability, same_calls, same_failed,
-    calls - same_calls AS other_calls, worked - (same_calls - same_failed) AS other_worked
-FROM kept k
-JOIN tools t ON t.server IS NOT DISTINCT FROM k.server AND t.tool = k.tool
-WHERE call_id IN (SELECT unnest(?))
+    call_id AS of_call, _repeatability(same_failed, same_calls) AS repeatability, same_calls,
+    same_failed, calls - same_calls AS other_calls,
+    worked - (same_calls - same_failed) AS other_worked
+FROM (
+    SELECT
+        w.call_id, count(*) AS calls, count(*) FILTER (c.outcome = 'ok') AS worked,
+        count(*) FILTER (c.same_hash = w.same_hash) AS same_calls,
+        count(*) FILTER (c.same_hash = w.same_hash AND _failed(c.outcome)) AS same_failed
+    FROM _comparable_calls w
+    JOIN _comparable_calls c ON c.server IS NOT DISTINCT FROM w.server AND c.tool = w.tool
+    WHERE w.call_id IN (SELECT unnest(?))
+    GROUP BY w.call_id
+)
 """
 _CRASHES: Final = """
 SELECT call_id AS of_call, start_failure, last_words
 FROM calls
 JOIN recordings USING (recording)
-WHERE call_id IN (SELECT unnest(?)) AND outcome = 'no_response'
+WHERE call_id IN (SELECT unnest(?))
     AND (start_failure IS NOT NULL OR (reason = 'server_crash' AND last_words IS NOT NULL))
 """
 _PROBLEMS: Final = """
@@ -321,8 +319,13 @@ def _rule(rule: Any) -> dict[str, Any]:
 def _rows_by(
     store: "Store", key: str, sql: str, wanted: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Run a query with the list `wanted` as its parameter; group the rows by the column `key`."""
+    """Run a query with the list `wanted` as its parameter; group the rows by the column `key`.
+
+    If the list is empty, there are no rows.
+    """
     found: dict[str, list[dict[str, Any]]] = {}
+    if not wanted:
+        return found
     for row in store.sql(sql, params=[wanted]).pl().to_dicts():
         found.setdefault(row.pop(key), []).append(row)
     return found

@@ -55,14 +55,11 @@ def lock(connection: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     # DuckDB checks both the pattern in a query and the files that match the pattern.
     allowed = {f"{name}/" for folder in folders for name in (folder, as_pattern(folder))}
     connection.execute("SET allowed_directories = ?", [sorted(allowed)])
-    for setting, value in (
-        ("enable_external_access", "false"),
-        ("python_enable_replacements", "false"),
-        ("autoload_known_extensions", "false"),
-        ("autoinstall_known_extensions", "false"),
-        ("lock_configuration", "true"),  # this must be the last step
-    ):
-        connection.execute(f"SET {setting} = {value}")
+    connection.execute(
+        "SET enable_external_access = false; SET python_enable_replacements = false; "
+        "SET autoload_known_extensions = false; SET autoinstall_known_extensions = false; "
+        "SET lock_configuration = true"  # this must be the last step
+    )
 
 
 _EXPLAIN: Final = re.compile(

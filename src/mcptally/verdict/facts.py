@@ -258,22 +258,29 @@ def _texts(distinct: pl.DataFrame) -> pl.LazyFrame:
     )
 
 
+def texts_of(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return each call's error text as rules and the text model read it, for the functions below.
+
+    Args:
+        calls: some or all columns of `Inputs`.
+    """
+    rows = _with_inputs(calls).with_columns(named_tool=_NAMED_TOOL).pipe(run_query)
+    return _texts(rows).with_row_index("text").pipe(run_query)
+
+
 def matched_texts(
-    calls: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
+    texts: pl.DataFrame, chosen: Iterable[VerdictRule], rows: Mapping[str, list[int]]
 ) -> dict[str, dict[int, str | None]]:
     """Return the parts of error texts that rules' patterns match.
 
     Args:
-        calls: some or all columns of `Inputs`.
+        texts: the result of `texts_of`.
         chosen: the rules.
         rows: maps rule ids to the row indexes of the calls whose text the rule matches.
 
     Returns:
         For each rule id, a map from the row index of a call to the matched part of its text.
     """
-    columns = (Inputs.error_text.col, Inputs.stderr_error.col, _NAMED_TOOL.alias("named_tool"))
-    inputs = _with_inputs(calls).select(*columns).pipe(run_query)
-    texts = _texts(inputs).select(_Facts.line.name, _Facts.stripped.name).pipe(run_query)
     parts = {}
     for rule in chosen:
         if rule.matches:
@@ -285,15 +292,9 @@ def matched_texts(
     return parts
 
 
-def masked_texts(calls: pl.DataFrame) -> pl.Series:
-    """Return each call's text as the text model reads it: with names and values masked.
-
-    Args:
-        calls: some or all columns of `Inputs`.
-    """
-    rows = _with_inputs(calls).with_columns(named_tool=_NAMED_TOOL).pipe(run_query)
-    frame = _texts(rows).with_row_index("text").pipe(run_query)
-    return _masked(frame, _named_arguments(frame))
+def masked_texts(texts: pl.DataFrame) -> pl.Series:
+    """Return the texts of `texts_of` as the text model reads them: names and values are masked."""
+    return _masked(texts, _named_arguments(texts))
 
 
 def _recording_end() -> pl.Expr:

@@ -10,13 +10,7 @@ WITH same AS (
     GROUP BY same_hash
 )
 SELECT
-    server, tool,
-    CASE
-        WHEN same_calls = 1 THEN 'alone'
-        WHEN same_failed = 0 THEN 'never_fails'
-        WHEN same_failed = same_calls THEN 'always_fails'
-        ELSE 'sometimes_fails'
-    END AS repeatability,
+    server, tool, _repeatability(same_failed, same_calls) AS repeatability,
     same_failed, same_calls, outcome, session, requested_at, same_hash, call_id
 FROM _comparable_calls
 JOIN same USING (same_hash)

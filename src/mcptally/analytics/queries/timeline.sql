@@ -10,17 +10,8 @@ WITH timed AS MATERIALIZED (
         outcome, verdict, ended
     FROM _tool_calls
 ),
-lengths AS (
-    SELECT unnest([
-        INTERVAL '1 minute', INTERVAL '5 minutes', INTERVAL '15 minutes', INTERVAL '1 hour',
-        INTERVAL '6 hours', INTERVAL '1 day', INTERVAL '1 week'
-    ]) AS length
-),
 chosen AS (
-    SELECT coalesce(
-        min(length) FILTER (began + 60 * length > ended), INTERVAL '1 week'
-    ) AS length
-    FROM lengths, (SELECT min(moment) AS began, max(moment) AS ended FROM timed)
+    SELECT _period_length(min(moment), max(moment)) AS length FROM timed
 ),
 of_tools AS MATERIALIZED (
     SELECT

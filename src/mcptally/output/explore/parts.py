@@ -74,7 +74,7 @@ def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[s
 
 def all_over_time(answers: Answers) -> dict[str, Any] | None:
     """Return the number of calls in the whole store over time, by outcome."""
-    return _over_time(answers.ask("timeline"), answers.ask("change_points"))
+    return _over_time(answers.ask("timeline").filter(level="server"), answers.ask("change_points"))
 
 
 def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] | None:

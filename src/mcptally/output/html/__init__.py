@@ -255,7 +255,7 @@ def _context(
         "whole": whole,
         "calls_shown": calls,
         "shown_first": shown_first,
-        "over_time": charts.over_time(found("timeline"), found("change_points")),
+        "over_time": charts.over_time(found.asked.periods(), found("change_points")),
         "onsets": headings.onsets(found),
         "headline": headings.headline(found),
         "reasons": headings.reasons(found),

@@ -68,6 +68,26 @@ _PAYLOADS = """
 """
 
 
+_PERIODS: Final = """
+    SELECT
+        time_bucket(length, requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS start,
+        epoch(length)::BIGINT AS seconds,
+        count(*) AS calls,
+        count(*) FILTER (outcome = 'ok') AS ok,
+        count(*) FILTER (_is_tool_failure(verdict)) AS tool_failures,
+        count(*) FILTER (_is_infrastructure(verdict)) AS infrastructure,
+        count(*) FILTER (_is_ambiguous(verdict)) AS ambiguous,
+        count(*) FILTER (_is_business(verdict)) AS business
+    FROM _tool_calls, (
+        SELECT _period_length(min(requested_at), max(requested_at)) AS length
+        FROM _tool_calls
+        WHERE {of_clients}
+    )
+    WHERE {counted}
+    GROUP BY ALL
+"""
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Compared:
     """The changes relative to the base store."""
@@ -139,6 +159,15 @@ class Asked:
             self._contrasts[problems.height] = found
         return self._contrasts[problems.height]
 
+    def periods(self) -> pl.DataFrame:
+        """Return the numbers of calls per period, for `charts.over_time`."""
+        of_tool = {"server", "tool"}
+        others = {key: value for key, value in self.filters.items() if key not in of_tool}
+        of_clients, first = counted_calls(others)
+        counted, second = counted_calls(self.filters)
+        query = _PERIODS.format(of_clients=of_clients, counted=counted)
+        return self.store.sql(query, params=[*first, *second]).pl()
+
     def reviewed(self) -> str | None:
         """Return a sentence with the failure rate from a reviewed sample; None without a sample."""
         if self.filters.keys() - {"server", "tool"}:
@@ -186,7 +215,7 @@ def ask(answer: Asked, base: Store | None = None) -> Answers:
         first_call=totals["first_call"],
         last_call=totals["last_call"],
         counts=totals,
-        archive=_row(store, _ARCHIVE) | _row(store, _PAYLOADS),
+        archive=_row(store, f"FROM ({_ARCHIVE}), ({_PAYLOADS})"),
         compared=_compared(base.compare(store), given) if base is not None else None,
         reviewed=answer.reviewed(),
     )

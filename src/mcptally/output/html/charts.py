@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from mcptally.output.html import timeline as periods
+from mcptally.tables.queries import run_query
 
 RATE_WIDTH: Final = 150
 RATE_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -160,8 +160,15 @@ def timeline(
 
 TIME_WIDTH: Final = 1000
 TIME_HEIGHT: Final = 100
-KIND_OF_CAUSE: Final = {"tool_failures": "tool_failure", "other": "open"}
-"""Maps causes in the answer to `timeline` to the page's outcomes, for causes with another name."""
+_CAUSES: Final = {
+    "ok": "ok",
+    "tool_failures": "tool_failure",
+    "infrastructure": "infrastructure",
+    "ambiguous": "ambiguous",
+    "business": "business",
+}
+"""Maps columns of the answer to `timeline` to the page's outcomes, in stacking order. All other
+calls are `open`: they were cancelled or have no result yet."""
 _UNITS: Final = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -182,37 +189,40 @@ class OverTime:
     """Number of calls in the busiest period."""
 
 
-def over_time(answer: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
+def over_time(periods: pl.DataFrame, changes: pl.DataFrame) -> OverTime | None:
     """Return the calls over time by outcome; None if there are fewer than two periods.
 
     Args:
-        answer: the answer to the question `timeline`.
+        periods: rows with `start`, `seconds`, `calls` and numbers of calls by cause, as in the
+            answer to `timeline`. Rows with the same `start` are added up.
         changes: the answer to the question `change_points`.
     """
-    level = "server" if (answer["level"] == "server").any() else "tool"
-    bars = (
-        periods.stacked(answer.filter(level=level))
-        .group_by("start", "seconds", "cause")
-        .agg(pl.col("calls").sum())
-        .sort("start", "cause")
+    rows = (
+        periods.lazy()
+        .drop_nulls("start")
+        .group_by("start", "seconds")
+        .agg(pl.col("calls", *_CAUSES).sum())
+        .sort("start")
+        .pipe(run_query)
+        .to_dicts()
     )
-    if bars["start"].n_unique() < 2:
+    if len(rows) < 2:
         return None
-    first, seconds = bars["start"][0], int(bars["seconds"][0])
-    last = bars["start"][-1] + datetime.timedelta(seconds=seconds)
+    first, seconds = rows[0]["start"], rows[0]["seconds"]
+    last = rows[-1]["start"] + datetime.timedelta(seconds=seconds)
     scale = TIME_WIDTH / (last - first).total_seconds()
-    most = int(
-        bars.group_by("start").agg(pl.col("calls").sum()).get_column("calls").to_numpy().max()
-    )
+    most = max(row["calls"] for row in rows)
     width = max(0.5, seconds * scale - 1)
     drawn: dict[str, list[str]] = {}
-    for (start,), of_period in bars.group_by("start", maintain_order=True):
-        x, y = (start - first).total_seconds() * scale, float(TIME_HEIGHT)
-        for cause, n in of_period.select("cause", "calls").iter_rows():
-            height = TIME_HEIGHT * n / most
-            y -= height
-            bar = f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
-            drawn.setdefault(KIND_OF_CAUSE.get(cause, cause), []).append(bar)
+    for row in rows:
+        x, y = (row["start"] - first).total_seconds() * scale, float(TIME_HEIGHT)
+        counts = {_CAUSES[cause]: row[cause] for cause in _CAUSES}
+        for kind, n in (counts | {"open": row["calls"] - sum(counts.values())}).items():
+            if n:
+                height = TIME_HEIGHT * n / most
+                y -= height
+                bar = f"M{x:.1f} {y:.1f}h{width:.1f}v{height:.1f}h-{width:.1f}z"
+                drawn.setdefault(kind, []).append(bar)
     times = changes.select("changed_at", "direction").drop_nulls().unique().sort("changed_at")
     return OverTime(
         paths=[(kind, "".join(parts)) for kind, parts in drawn.items()],
