@@ -16,6 +16,7 @@ from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from mcptally.seeds.validation_logic import arguments, normalised_error, structured_error
 from mcptally.seeds.validation_protocol import argument_semantics, cron, schema_errors
 from mcptally.seeds.validation_protocol import texts as validation_texts
+from mcptally.tables.stages import Judged
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -155,7 +156,8 @@ def test_values_that_no_column_can_hold_do_not_stop_scoring(tmp_path: Path):
 @pytest.mark.parametrize("member", ["hint", "details"])
 def test_a_lone_surrogate_in_an_error_is_replaced(member: str):
     told = json.dumps({"error": {"code": "E_X", member: "a\ud800"}})
-    errors = pl.DataFrame({"outcome": ["tool_error"], "error_text": [told], "text": [told]})
+    row = {"outcome": "tool_error", "error_text": told, "text": told}
+    errors = pl.DataFrame([row], schema=Judged.schema())
     (row,) = normalised_error.normalise_errors(errors).to_dicts()
     assert row[f"error_{member}"] == "a\N{REPLACEMENT CHARACTER}"
 

@@ -42,7 +42,6 @@ class LabelledCalls(StageTable):
     is_hidden = Column(
         pl.Boolean, "Whether it is a hidden error; null without a label for hidden errors."
     )
-    is_ambiguous = Column(pl.Boolean, "Whether the reader could not determine the cause.")
     cause = Column(pl.String, "Sub-class that the reader gave.")
     calls = Column(
         pl.Int64, "Recorded calls that failed like this one; 1 if their number is not known."
@@ -114,7 +113,8 @@ def read(path: Path) -> pl.DataFrame:
         if problem := _problem(row):
             raise UnreadableError(f"{path}:{number}: {problem}")
         read_row = _error_row if "verdict" in row else _traffic_row
-        rows.append({"line": number, **{k: _valid_text(v) for k, v in read_row(row).items()}})
+        fields = _call_fields(row) | read_row(row)
+        rows.append({"line": number, **{k: _valid_text(v) for k, v in fields.items()}})
     if not rows:
         raise UnreadableError(f"{path}: the file has no labelled calls")
     calls = LabelledCalls.calls.col
@@ -165,11 +165,6 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
     if not is_marked and (row.get("hidden") or verdict == "not_error"):
         is_hidden = verdict != "not_error"
     return {
-        "server": row.get("server") or "",
-        "family": family(row.get("server") or ""),
-        **_recorded_call(row),
-        "tool": row.get("tool"),
-        "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error"
         if is_protocol
         else "hidden_error"
@@ -179,9 +174,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         "text": row.get("text"),
         "input_schema_state": row.get("input_schema_state"),
         "label": verdict if verdict in VERDICTS else None,
-        "is_ambiguous": verdict == "ambiguous",
         "cause": row.get("reason"),
-        "calls": row.get("calls"),
         "is_hidden": is_hidden,
     }
 
@@ -193,29 +186,30 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
     if is_protocol and (split := _CODE.fullmatch(text or "")):
         code, text = int(split[1]), split[2]
     return {
-        "server": row.get("server") or "",
-        "family": family(row.get("server") or ""),
-        **_recorded_call(row),
-        "tool": row.get("tool"),
-        "arguments": _arguments(row.get("args")),
         "outcome": "protocol_error" if is_protocol else "tool_error" if is_marked else "ok",
         "error_code": code,
         "text": text,
         "label": _CLASSES.get(row["class"]) if is_marked else None,
-        "is_ambiguous": is_marked and row["class"] == "ambiguous",
-        "calls": row.get("calls"),
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
     }
 
 
-def _recorded_call(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the members that identify the recorded call; all are null if it was not recorded."""
-    if row.get("recording") is None:
-        return dict.fromkeys(_KEY)
-    request_id = None if row.get("id") is None else json.dumps(row["id"])
-    return {"recording": row["recording"], "request_id": request_id, "method": row.get("method")}
+def _call_fields(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a label that are the same in both formats."""
+    server = row.get("server") or ""
+    is_recorded = row.get("recording") is not None
+    return {
+        "server": server,
+        "family": family(server),
+        "recording": row.get("recording"),
+        "request_id": json.dumps(row["id"]) if is_recorded and row.get("id") is not None else None,
+        "method": row.get("method") if is_recorded else None,
+        "tool": row.get("tool"),
+        "arguments": _arguments(row.get("args")),
+        "calls": row.get("calls"),
+    }
 
 
 def _arguments(value: Any) -> str | None:

@@ -10,14 +10,12 @@ import numpy.typing as npt
 import polars as pl
 
 from mcptally.evaluation.labels import VERDICTS, DecidedCalls
-from mcptally.statistics.intervals import wilson
+from mcptally.statistics.intervals import share_interval
 from mcptally.verdict import error_template
 
 RESAMPLES: Final = 1000
 """Number of bootstrap samples. Whole server families are resampled, because the labels of a server
 are not independent."""
-NORMAL: Final = 1.959963984540054
-"""Half-width of a 95 % interval of a normal distribution, in standard errors."""
 SURE: Final = 95.0
 """Certainty, in percent, from which a verdict counts as sure."""
 BINS: Final = 6
@@ -40,9 +38,7 @@ class Rate:
         """Compute the share `k / n` and its interval."""
         if not n:
             return cls(0, 0, math.nan, math.nan, math.nan)
-        value = k / n
-        low, high = wilson(np.asarray(value), np.asarray(n), np.asarray(NORMAL))
-        return cls(k, n, value, float(low), float(high))
+        return cls(k, n, k / n, *share_interval(k / n, n))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -16,10 +16,9 @@ from mcptally.review import estimates, items
 from mcptally.review.answers import CANNOT_TELL, Answer, Drawn, Sample
 from mcptally.review.apply import verdict_of
 from mcptally.review.settled import Settled
-from mcptally.statistics.intervals import wilson
+from mcptally.statistics.intervals import share_interval
 from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
 
-NORMAL: Final = 1.959963984540054
 NO_RULE: Final = "(none)"
 """Stands in for a rule's id if the text model decided and no matching rule had this verdict."""
 TEXTS: Final = 3
@@ -136,8 +135,7 @@ def _of_server(server: str | None, rows: Sequence[_Weighed]) -> ServerAccuracy:
     weight = np.array([row.weight for row in rows])
     right = float(weight @ np.array([row.right for row in rows]) / weight.sum())
     n_eff = weight.sum() ** 2 / (weight**2).sum()
-    low, high = wilson(np.asarray(right), np.asarray(n_eff), np.asarray(NORMAL))
-    return ServerAccuracy(server, len(rows), right, float(low), float(high))
+    return ServerAccuracy(server, len(rows), right, *share_interval(right, n_eff))
 
 
 def _wrong_rules(store: Store, settled: Settled) -> list[WrongRule]:

@@ -197,6 +197,4 @@ def _plain(value: Any) -> Any:
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    if isinstance(value, Rate | Estimate | WeightedShares):
-        return _plain(dataclasses.asdict(value))
     return None if isinstance(value, float) and math.isnan(value) else value

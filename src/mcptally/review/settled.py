@@ -6,17 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 
 from mcptally.review.answers import Answer, CallKey, Reviewer, Reviews, Scope
 from mcptally.statistics.agreement import Agreement, agreement
-from mcptally.statistics.intervals import wilson
+from mcptally.statistics.intervals import share_interval
 
 COMMON_ITEMS: Final = 20
 """Number of calls that a program and people must both answer before the program's answers count."""
 LEAST_AGREEMENT: Final = 0.8
 """Minimum lower bound of the 95 % interval for the agreement of program and people."""
-NORMAL: Final = 1.959963984540054
 
 
 class GroupKey(NamedTuple):
@@ -90,7 +88,7 @@ def counts(found: Agreement) -> bool:
     """Return whether a program agrees with people often enough for its answers to count."""
     if found.n < COMMON_ITEMS:
         return False
-    low, _ = wilson(np.asarray(found.share), np.asarray(float(found.n)), np.asarray(NORMAL))
+    low, _ = share_interval(found.share, found.n)
     return bool(low >= LEAST_AGREEMENT)
 
 

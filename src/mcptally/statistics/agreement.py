@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-NORMAL: Final = 1.959963984540054
+from mcptally.statistics.quantiles import NORMAL
 
 
 class Agreement(NamedTuple):

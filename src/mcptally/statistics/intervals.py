@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mcptally.statistics.quantiles import LEVEL, t_quantile
+from mcptally.statistics.quantiles import LEVEL, NORMAL, t_quantile
 
 Floats = npt.NDArray[np.float64]
 
@@ -29,12 +29,17 @@ def wilson(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
         n_eff: effective sample sizes.
         t: `RateInterval.t`, or a quantile of Student's t.
     """
-    normal = t_quantile(LEVEL, np.inf)
-    outer = normal + (t - normal) * 2 * np.minimum(rate, 1 - rate)
+    outer = NORMAL + (t - NORMAL) * 2 * np.minimum(rate, 1 - rate)
     low, _ = _ends(rate, n_eff, np.where(rate <= 0.5, outer, t))
     _, high = _ends(rate, n_eff, np.where(rate <= 0.5, t, outer))
     # At rates 0 and 1, the exact end is the rate; rounding must not move the end past it.
     return np.clip(low, 0, rate), np.clip(high, rate, 1)
+
+
+def share_interval(share: float, n_eff: float) -> tuple[float, float]:
+    """Return the ends of the 95 % interval of one share, by `wilson`."""
+    low, high = wilson(np.asarray(share), np.asarray(n_eff), np.asarray(NORMAL))
+    return float(low), float(high)
 
 
 def _ends(rate: Floats, n_eff: Floats, t: Floats) -> tuple[Floats, Floats]:
@@ -83,7 +88,6 @@ def rate_intervals(
             for rates of 0 and 1. NaN if unknown.
         known_of_all: number of sessions behind this estimate: the sum over tools of `rarer`.
     """
-    normal = t_quantile(LEVEL, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = y / n
         binomial = mean * (1 - mean)
@@ -111,7 +115,7 @@ def rate_intervals(
         # The variance of individual calls is known. Only the variance between sessions is
         # estimated: it has this weight in the interval's width.
         freedom = np.maximum(1, np.minimum(sessions - 1, 2 * known))
-        t = normal + (t_quantile(LEVEL, freedom) - normal) * weight * (1 - 1 / effect)
+        t = NORMAL + (t_quantile(LEVEL, freedom) - NORMAL) * weight * (1 - 1 / effect)
         low, high = wilson(mean, n_eff, t)
         # Clopper and Pearson's exact bound.
         bound = (1 - LEVEL) ** (1 / n_eff)

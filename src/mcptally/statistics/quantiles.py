@@ -17,6 +17,9 @@ Floats = npt.NDArray[np.float64]
 LEVEL: Final = 0.975
 """The probability that a value is below the upper bound of a two-sided 95 % interval."""
 
+NORMAL: Final = 1.959963984540054
+"""The quantile `LEVEL` of the normal distribution."""
+
 
 def t_quantile(p: npt.ArrayLike, freedom: npt.ArrayLike) -> Floats:
     """Return the quantile `p` of Student's t; infinite degrees of freedom mean normal."""

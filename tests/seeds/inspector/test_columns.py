@@ -13,7 +13,7 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import columns as inspector_columns
 from mcptally.seeds.inspector import document, factors, inspector, single, wording
 from mcptally.seeds.inspector.model import ValidationContext
-from mcptally.tables.stages import Judged
+from mcptally.tables.stages import Definitions, Judged
 from tests import corpus
 from tests.seeds.cases import lines
 
@@ -57,8 +57,7 @@ def javascript_json(value):
 def scored(tmp_path, conversations, *, scenario=None):
     calls, definitions = judged([transcript(tmp_path / "t.jsonl", conversations)])
     calls = calls.filter(pl.col("method") == "tools/call")
-    if scenario:
-        calls = calls.with_columns(scenario=pl.lit(scenario))
+    calls = calls.with_columns(scenario=pl.lit(scenario, pl.String))
     rows = inspector_columns.add_seed_scores(calls, definitions)
     return {row["recording"]: row for row in rows.iter_rows(named=True)}
 
@@ -199,6 +198,7 @@ def expected_row(row, schema):
 @pytest.mark.slow
 def test_tables_and_single_calls_agree_on_all_recorded_traffic():
     calls, definitions = judged(corpus.recordings()[:80:3])
+    calls = calls.with_columns(scenario=pl.lit(None, pl.String))
     rows = inspector_columns.add_seed_scores(calls, definitions)
     assert rows.height == calls.height
     assert rows.get_column("call_id").equals(calls.get_column("call_id"))
@@ -251,7 +251,8 @@ def calls_with(outcome, **values):
 
 
 def one(outcome, **values):
-    return inspector_columns.add_seed_scores(calls_with(outcome, **values)).row(0, named=True)
+    calls = calls_with(outcome, **values)
+    return inspector_columns.add_seed_scores(calls, Definitions.empty()).row(0, named=True)
 
 
 @pytest.mark.parametrize("outcome", ["timeout", "no_response"])
@@ -360,7 +361,7 @@ def test_a_reply_over_the_recorders_size_limit_has_no_score():
 
 
 def test_without_calls_there_are_no_rows():
-    empty = inspector_columns.add_seed_scores(calls_with("ok").clear())
+    empty = inspector_columns.add_seed_scores(calls_with("ok").clear(), Definitions.empty())
     assert empty.height == 0
     assert set(inspector_columns.COLUMNS) <= set(empty.columns)
 

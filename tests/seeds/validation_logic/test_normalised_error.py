@@ -10,6 +10,7 @@ import pytest
 from mcptally.redaction.display import mask_and_cut
 from mcptally.seeds.validation_logic import normalised_error
 from mcptally.seeds.validation_logic.arguments import unwrapped
+from mcptally.tables.stages import Judged
 from mcptally.verdict import classify
 
 EXAMPLES = [
@@ -20,6 +21,11 @@ EXAMPLES = [
 ]
 
 
+def errors_of(rows: list[dict[str, object]]) -> pl.DataFrame:
+    schema = {name: Judged.schema()[name] for name in normalised_error.READ}
+    return pl.DataFrame(rows, schema=schema)
+
+
 @pytest.fixture(scope="module")
 def decided() -> list[str]:
     """The id of the rule that decides each example of an unstructured error."""
@@ -27,7 +33,7 @@ def decided() -> list[str]:
         {"outcome": "tool_error"} | ({"error_text": each} if isinstance(each, str) else dict(each))
         for _, _, each in EXAMPLES
     ]
-    errors = pl.DataFrame(inputs, schema=normalised_error._Errors.schema())
+    errors = errors_of(inputs)
     errors = errors.with_columns(text=pl.col("error_text").fill_null(""))
     return [rule.id for rule in normalised_error._deciding_rules(errors)]
 
@@ -45,7 +51,7 @@ def test_every_reason_of_a_verdict_has_a_row():
 
 def of(text="", **given):
     row = {"outcome": "tool_error", "error_text": text} | given
-    return normalised_error.normalise_errors(pl.DataFrame([row])).row(0, named=True)
+    return normalised_error.normalise_errors(errors_of([row])).row(0, named=True)
 
 
 @pytest.mark.parametrize(

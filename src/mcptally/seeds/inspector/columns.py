@@ -66,18 +66,16 @@ class _Replies(StageTable):
     is_cut = Column(pl.Boolean, "Whether the decoder may have cut the first text.")
 
 
-def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame | None = None) -> pl.DataFrame:
+def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFrame:
     """Add the `seed_*` and `inspector_*` columns to `calls`, keeping the order of rows.
 
     The columns are null for methods other than tools/call, for cancelled calls, and for replies
     that were too large to keep.
 
     Args:
-        calls: one row per call (`Judged`); `scenario` may be missing.
+        calls: one row per call (`Judged`).
         definitions: `definition` and `output_schema` (JSON text) of the tools.
     """
-    if "scenario" not in calls.columns:
-        calls = calls.with_columns(scenario=pl.lit(None, pl.String))
     # Responses may be large, so copy only the responses of irregular replies.
     responses = calls.get_column(Judged.response.name)
     rows = (
@@ -195,13 +193,8 @@ def _with_whole_text(answered: pl.DataFrame, responses: pl.Series) -> pl.DataFra
     return answered.with_columns(first_text)
 
 
-def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame | None) -> pl.LazyFrame:
+def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame) -> pl.LazyFrame:
     """Add the columns `output_schema`, `has_schema`, `refused` and `interpretations_agree`."""
-    if definitions is None:
-        return rows.with_columns(
-            output_schema=pl.lit(None, pl.String), has_schema=False, interpretations_agree=True,
-            refused=False,
-        )  # fmt: skip
     schemas = dict.fromkeys(
         definitions.get_column(Definitions.output_schema.name).drop_nulls().to_list()
     )

@@ -21,7 +21,6 @@ from mcptally.seeds.validation_logic.structured_error import (
     StructuredError,
     read_first,
 )
-from mcptally.tables.declaration import StageTable
 from mcptally.tables.outcomes import UNSUCCESSFUL
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged, NormalisedErrors
@@ -31,21 +30,11 @@ from mcptally.verdict.rule_model import TextRule, status_in
 FILE: Final = "regular.toml"
 
 
-class _Errors(StageTable):
-    """The columns of calls that `normalise_errors` reads; a missing column counts as null."""
-
-    outcome = Judged.outcome
-    error_text = Judged.error_text
-    text = Judged.text
-    error_code = Judged.error_code
-    error_data = Judged.error_data
-    structured_content = Judged.structured_content
-    http_status = Judged.http_status
-    reason = Judged.reason
-
-
 _STRUCTURES: Final = ("structured_content", "text", "error_text", "error_data")
 """Columns that may contain a structured error, in the order in which they are read."""
+
+READ: Final = ("outcome", "error_code", "http_status", "reason", *_STRUCTURES)
+"""The columns of `Judged` that `normalise_errors` reads."""
 
 
 class CategoryRule(TextRule, frozen=True, kw_only=True):
@@ -70,17 +59,13 @@ def category_rules() -> tuple[CategoryRule, ...]:
 
 def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
     """Return the `NormalisedErrors` of calls, one row per call; null for calls that worked."""
-    present = set(calls.columns)
     structure = pl.any_horizontal(pl.col(*_STRUCTURES).str.contains(MEMBERS.pattern))
     errors = (
         calls.lazy()
-        .select(
-            (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
-            for name, kind in _Errors.schema().items()
-        )
+        .select(READ)
         .with_row_index("row")
-        .filter(_Errors.outcome.col.is_in(UNSUCCESSFUL))
-        .with_columns(key=pl.struct(*_Errors.columns()).hash())
+        .filter(Judged.outcome.col.is_in(UNSUCCESSFUL))
+        .with_columns(key=pl.struct(READ).hash())
         .pipe(run_query)
     )
     if not errors.height:
@@ -89,8 +74,8 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         errors.lazy()
         .unique("key", maintain_order=True)
         .with_columns(
-            is_structured=structure | _Errors.error_data.col.str.contains(r"^[{\[]"),
-            text=_Errors.error_text.col.fill_null(""),
+            is_structured=structure | Judged.error_data.col.str.contains(r"^[{\[]"),
+            text=Judged.error_text.col.fill_null(""),
         )
         .pipe(run_query)
     )
@@ -101,7 +86,7 @@ def normalise_errors(calls: pl.DataFrame) -> pl.DataFrame:
         for place, sources in enumerate(distinct[list(_STRUCTURES)].iter_rows())
         if is_structured[place]
     }
-    has_code = distinct.get_column(_Errors.error_code.name).is_not_null().to_list()
+    has_code = distinct.get_column(Judged.error_code.name).is_not_null().to_list()
     values = [
         _combined(structured.get(place, NOTHING), rule, has_code=coded)
         for place, (rule, coded) in enumerate(zip(deciding, has_code, strict=True))
@@ -122,12 +107,12 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
         .select("text")
         .unique(maintain_order=True)
         .with_row_index("number")
-        .with_columns(status_in_text=error_text.http_status(_Errors.text.col))
+        .with_columns(status_in_text=error_text.http_status(Judged.text.col))
         .pipe(run_query)
     )
     matched = match.match_rules(rules, texts["text"], texts["text"])
     # Use the HTTP status only if it is at least 400, because tool errors are sent with status 200.
-    exchange_status = pl.when(_Errors.http_status.col >= 400).then("http_status")
+    exchange_status = pl.when(Judged.http_status.col >= 400).then("http_status")
     rows = (
         errors.lazy()
         .join(texts.lazy(), on="text", how="left", maintain_order="left")
