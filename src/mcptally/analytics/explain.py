@@ -156,15 +156,8 @@ def _explanations(
     return [
         Explanation(
             call=call,
-            request=frames.request,
-            reply=frames.reply,
-            stderr=dict(frames.stderr),
-            not_read=frames.not_read,
-            rules=judgement.rules,
-            contributions=judgement.contributions,
-            probabilities=judgement.probabilities,
-            text_model=judgement.text_model,
-            words=judgement.words,
+            **dataclasses.asdict(frames),
+            **judgement._asdict(),
             hidden_rule=next(
                 (_rule(rule) for rule in rules.hidden if rule.id == call["hidden_rule"]), None
             ),

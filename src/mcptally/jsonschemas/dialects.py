@@ -4,6 +4,7 @@ Nothing is fetched, and Python's `re` never runs an untrusted pattern. `$schema`
 the default is 2020-12, as in MCP 2025-11-25 (SEP-1613); older revisions do not specify a default.
 """
 
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -119,39 +120,28 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-_META: Final[dict[tuple[str, bytes], frozenset[tuple[str, str]]]] = {}
-"""Cache of schemas' errors, by dialect and JSON text, with at most `MAX_KNOWN` entries."""
-
-MAX_KNOWN: Final = 65536
-"""Maximum number of distinct schemas and subschemas in the cache of errors."""
-
-
 def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Return the errors found when a schema is validated against its dialect's metaschema.
-
-    The errors come from the cache if possible.
-    """
+    """Return the errors found when a schema is validated against its dialect's metaschema."""
     if isinstance(schema, dict):
         schema = {
             key: value
             for key, value in schema.items()
             if not (key in {"description", "title"} and isinstance(value, str))
         }
-    key = (name, msgspec.json.encode(schema))
-    known = _META.get(key)
-    if known is not None:
-        return known
+    return _meta_errors_of_text(name, msgspec.json.encode(schema))
+
+
+@functools.lru_cache(maxsize=65536)
+def _meta_errors_of_text(name: str, text: bytes) -> frozenset[tuple[str, str]]:
+    schema = msgspec.json.decode(text)
     errors = [] if _is_schema(name, schema) else _faults(name, schema)
     found = {(pointer(e.absolute_path), _meta_message(e)) for e in errors}
-    if b'"pattern' in key[1]:
+    if b'"pattern' in text:
         found |= {
             (at, f"the pattern {p[:100]!r} is not a valid regular expression")
             for at, p in _bad_patterns(schema)
         }
-    if len(_META) >= MAX_KNOWN:
-        _META.clear()
-    _META[key] = frozenset(found)
-    return _META[key]
+    return frozenset(found)
 
 
 def _is_schema(name: str, schema: Any) -> bool:

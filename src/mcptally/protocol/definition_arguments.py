@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from mcptally.jsonschemas.dialects import UnusableSchemaError, parse_schema
+from mcptally.jsonschemas.walk import pointer
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.stages import Definitions
 
@@ -90,7 +91,7 @@ def _arguments(definition: str, description: str, text: str) -> Iterator[dict[st
             definition=definition,
             name=name,
             words=" ".join(words_of(name)),
-            pointer=f"/inputSchema/properties/{escaped(name)}",
+            pointer=pointer_to(name),
             required=isinstance(required, list) and name in required,
             kinds=sorted({kind for each in alternatives for kind in _kinds(each)} - {"null"}),
             described=bool(said.strip()) or documented,
@@ -188,9 +189,9 @@ def _kinds(schema: Mapping[str, Any]) -> list[str]:
     return [k for k in (kind if isinstance(kind, list) else [kind]) if isinstance(k, str)]
 
 
-def escaped(name: str) -> str:
-    """Escape a name for use in a JSON Pointer."""
-    return name.replace("~", "~0").replace("/", "~1")
+def pointer_to(name: str) -> str:
+    """Return the JSON Pointer to an argument in a definition."""
+    return pointer(("inputSchema", "properties", name))
 
 
 def repeats_name(text: str, name: str) -> bool:

@@ -16,9 +16,9 @@ from mcptally.protocol.definition_arguments import (
     FILLING_WORDS,
     Arguments,
     arguments_of,
-    escaped,
     list_of,
     parsed_schema,
+    pointer_to,
     properties_of,
     repeats_name,
     words_of,
@@ -261,8 +261,8 @@ def _invalid_examples(text: str) -> Iterator[tuple[str, str, str, str, str]]:
         for key, value in values:
             state, message, _ = validate(value)
             if state == "invalid":
-                pointer = f"/inputSchema/properties/{escaped(name)}"
-                yield name, key, pointer, message or "", msgspec.json.encode(value).decode()
+                shown = msgspec.json.encode(value).decode()
+                yield name, key, pointer_to(name), message or "", shown
                 break
 
 

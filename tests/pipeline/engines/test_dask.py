@@ -174,11 +174,10 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
             list(pool._results([asked]))
 
 
-def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines):
-    pool = DaskPool(
-        alone.client, create_work_folder(tmp_path / "store"), check_seconds=0.1, empty_checks=3
-    )
-    with pool:
+def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines, monkeypatch):
+    monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(dask_engine, "EMPTY_CHECKS", 3)
+    with DaskPool(alone.client, create_work_folder(tmp_path / "store")) as pool:
         list(pool.gather([Partition(0, FILES[:1], 1000)]))
         alone.kill(0)
         with pytest.raises(McptallyError, match="no worker is left"):

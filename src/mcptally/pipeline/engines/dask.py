@@ -238,20 +238,12 @@ class DaskPool:
     """The workers of a cluster, for one run."""
 
     def __init__(
-        self,
-        client: "distributed.Client",
-        work: Path,
-        *,
-        upload_url: str | None = None,
-        check_seconds: float = CHECK_SECONDS,
-        empty_checks: int = EMPTY_CHECKS,
+        self, client: "distributed.Client", work: Path, *, upload_url: str | None = None
     ) -> None:
         self.client = client
         self.run = dask_tasks.DaskRun(
             secrets.token_hex(8), work.absolute(), upload_url, dask_tasks.versions()
         )
-        self.check_seconds = check_seconds
-        self.empty_checks = empty_checks
         self.gathered: dict[int, tuple[distributed.Future, GatherReport]] = {}
         """Maps the number of each gathered partition to its task and its report."""
 
@@ -352,12 +344,12 @@ class DaskPool:
             raise
 
     def _next_done(self, done: "queue.SimpleQueue[distributed.Future]") -> "distributed.Future":
-        for _ in range(self.empty_checks):
+        for _ in range(EMPTY_CHECKS):
             with contextlib.suppress(queue.Empty):
-                return done.get(timeout=self.check_seconds)
+                return done.get(timeout=CHECK_SECONDS)
             while self._has_workers():
                 with contextlib.suppress(queue.Empty):
-                    return done.get(timeout=self.check_seconds)
+                    return done.get(timeout=CHECK_SECONDS)
         raise McptallyError(
             f"no worker is left at {_address(self.client)}; start some and score again"
         )
