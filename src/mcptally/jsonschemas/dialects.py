@@ -4,7 +4,6 @@ Nothing is fetched, and Python's `re` never runs an untrusted pattern. `$schema`
 the default is 2020-12, as in MCP 2025-11-25 (SEP-1613); older revisions do not specify a default.
 """
 
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -109,39 +108,13 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
             jsonschema.
     """
     name = dialect_of(schema)
-    members = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(members, dict):
-        return sorted(_meta_errors(name, schema))
-    # Many tools share the same arguments, so validate each distinct argument's schema only once.
-    found = _meta_errors(name, schema | {"properties": {}})
-    for member, value in members.items():
-        at = pointer(("properties", member))
-        found |= {(at + inner, words) for inner, words in _meta_errors(name, value)}
-    return sorted(found)
-
-
-def _meta_errors(name: str, schema: Any) -> frozenset[tuple[str, str]]:
-    """Return the errors found when a schema is validated against its dialect's metaschema."""
-    if isinstance(schema, dict):
-        schema = {
-            key: value
-            for key, value in schema.items()
-            if not (key in {"description", "title"} and isinstance(value, str))
-        }
-    return _meta_errors_of_text(name, msgspec.json.encode(schema))
-
-
-@functools.lru_cache(maxsize=65536)
-def _meta_errors_of_text(name: str, text: bytes) -> frozenset[tuple[str, str]]:
-    schema = msgspec.json.decode(text)
     errors = [] if _is_schema(name, schema) else _faults(name, schema)
     found = {(pointer(e.absolute_path), _meta_message(e)) for e in errors}
-    if b'"pattern' in text:
-        found |= {
-            (at, f"the pattern {p[:100]!r} is not a valid regular expression")
-            for at, p in _bad_patterns(schema)
-        }
-    return frozenset(found)
+    found |= {
+        (at, f"the pattern {p[:100]!r} is not a valid regular expression")
+        for at, p in _bad_patterns(schema)
+    }
+    return sorted(found)
 
 
 def _is_schema(name: str, schema: Any) -> bool:

@@ -1,9 +1,7 @@
 """Finds calls with an argument at a boundary: empty, null, or at a limit that the schema sets."""
 
 import functools
-import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -19,10 +17,11 @@ from mcptally.wire.json_text import json_value
 _EMPTY: Final = r'""|\[[ \t\n\r]*\]|\{[ \t\n\r]*\}|null'
 """Matches arguments that may contain an empty value or null; it also matches inside strings."""
 
-_ODD_NUMBER: Final = "[0-9](?:[eE]|[0-9]{15})"
-"""Matches numbers with an exponent or 16 digits, which the pattern of `_with_number` cannot
-compare."""
-
+_LIMITS: Final = (
+    *('"minimum"', '"maximum"', '"exclusiveMinimum"', '"exclusiveMaximum"'),
+    *(f'"{end}{of}"' for end in ("min", "max") for of in ("Length", "Items", "Properties")),
+)
+"""Keywords that set a limit, as in the JSON text of a schema."""
 
 _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 
@@ -30,29 +29,20 @@ _SCHEMAS: Final = [Definitions.definition.name, Definitions.input_schema.name]
 def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Series:
     """Return, for each row, whether a value in the arguments is at a boundary.
 
-    Arguments are parsed only if they may have a value at a boundary: if `_EMPTY` matches, if the
-    tool declares a size limit, or if a number at a declared limit may occur.
+    Arguments are parsed only if they may have a value at a boundary: if `_EMPTY` matches, or if the
+    tool declares a limit.
 
     Args:
         rows: `definition` and `arguments` of calls.
         definitions: `Definitions` of the tools.
     """
-    used = set(rows.get_column(Validated.definition.name).to_list())
-    limited = {
-        definition: (schema, sized)
+    limited = [
+        (definition, schema)
         for definition, schema in definitions[_SCHEMAS].iter_rows()
-        if schema is not None
-        and definition in used
-        and ((sized := _has_any(schema, _SIZES)) or _has_any(schema, _NUMBERS))
-    }
-    schemas = pl.LazyFrame(
-        [(definition, *limit) for definition, limit in limited.items()],
-        schema={"definition": pl.String, "input_schema": pl.String, "sized": pl.Boolean},
-        orient="row",
-    )
-    arguments = Validated.arguments.col.str
-    number = _with_number(schema for schema, _ in limited.values())
-    distinct = (
+        if schema is not None and any(limit in schema for limit in _LIMITS)
+    ]
+    schemas = pl.LazyFrame(limited, schema=dict.fromkeys(_SCHEMAS, pl.String), orient="row")
+    candidates = (
         rows.lazy()
         .select("definition", "arguments")
         .with_row_index("row")
@@ -66,17 +56,12 @@ def calls_at_boundary(rows: pl.DataFrame, definitions: pl.DataFrame) -> pl.Serie
         .group_by("number", "definition")
         .agg("row", Validated.arguments.col.first())
         .join(schemas, on="definition", how="left")
-        .with_columns(likely=pl.col("sized").fill_null(value=False) | arguments.contains(_EMPTY))
+        .filter(
+            Definitions.input_schema.col.is_not_null()
+            | Validated.arguments.col.str.contains(_EMPTY)
+        )
+        .pipe(run_query)
     )
-    candidates = pl.concat(
-        [
-            distinct.filter("likely"),
-            # Look for limits first, because most schemas have none, and `number` is slow.
-            distinct.filter(~pl.col("likely") & pl.col("sized").is_not_null()).filter(
-                arguments.contains(number) | arguments.contains(_ODD_NUMBER)
-            ),
-        ]
-    ).pipe(run_query)
     names = ["row", Definitions.input_schema.name, Validated.arguments.name]
     at_boundary = np.zeros(rows.height, dtype=np.bool_)
     for same, schema, text in candidates[names].iter_rows():
@@ -94,35 +79,6 @@ def _at_boundary(schema: str | None, text: str) -> bool:
         return limits.members(value)
     except RecursionError:
         return False
-
-
-_NUMBERS: Final = ['"minimum"', '"maximum"', '"exclusiveMinimum"', '"exclusiveMaximum"']
-_SIZES: Final = [
-    f'"{end}{of}"' for end in ("min", "max") for of in ("Length", "Items", "Properties")
-]
-_NUMBER_LIMIT: Final = re.compile(
-    rf"(?:{'|'.join(_NUMBERS)})\s*:\s*(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)"
-)
-_MAX_NUMBERS: Final = 500
-"""Maximum number of alternatives in a pattern; compiling a longer pattern would take too long."""
-
-
-def _has_any(text: str, names: Iterable[str]) -> bool:
-    return any(name in text for name in names)
-
-
-def _with_number(schemas: Iterable[str]) -> str:
-    """Return a pattern for arguments that may contain a number at one of the schemas' limits.
-
-    The pattern compares digits before the decimal point, and matches every `_ODD_NUMBER`. It is
-    empty if the limits cannot be searched for.
-    """
-    limits = {float(each) for text in schemas for each in _NUMBER_LIMIT.findall(text)}
-    if len(limits) > _MAX_NUMBERS or not all(map(math.isfinite, limits)):
-        return ""
-    # The limit of an integer may differ by one: see `_number_limits`.
-    digits = {str(abs(int(limit) + step)) for limit in limits for step in (-1, 0, 1)}
-    return rf"[\[:, \t\n\r-](?:{'|'.join(sorted(digits))})[^0-9]"
 
 
 class _Limits(msgspec.Struct):

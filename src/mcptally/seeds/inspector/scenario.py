@@ -7,7 +7,6 @@ rare combinations, each partition counts its `argument_combinations`, and `assig
 receives the counts of all partitions.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -43,16 +42,10 @@ def with_combination(calls: pl.DataFrame) -> pl.DataFrame:
         .select("arguments")
         .drop_nulls()
         .unique()  # not `Expr.unique`, which copies the texts
-        .with_columns(is_long=Validated.arguments.col.str.len_bytes() >= _LONG)
         .pipe(run_query)
     )
-    is_long = distinct.get_column("is_long")
-    texts = distinct.get_column(Validated.arguments.name)
-    short, long = texts.filter(~is_long), texts.filter(is_long)
-    combos = [_combination(names) for names in (*_names(short), *map(_names_of, long))]
-    known = pl.DataFrame(
-        {"arguments": pl.concat([short, long]), "combination": pl.Series(combos, dtype=pl.String)}
-    )
+    combinations = [_combination(text) for text in distinct.get_column(Validated.arguments.name)]
+    known = distinct.with_columns(combination=pl.Series(combinations, dtype=pl.String))
     return left_join_columns(calls, known, "arguments").with_columns(
         combination=pl.when(Validated.tool.col.is_not_null()).then(
             Validated.combination.col.fill_null("")
@@ -124,31 +117,12 @@ def assign_scenarios(
 
 # --- combinations of argument names ---
 
-# The decoder's JSON texts contain no line breaks, so one call can decode a batch of lines.
 _NAMES: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _combination(names: Iterable[str]) -> str:
-    return ",".join(sorted(names))
-
-
-_LONG: Final = 1 << 14
-"""Size in bytes above which arguments are decoded one by one, because joining would copy them."""
-
-
-def _names(texts: pl.Series) -> Iterator[Iterable[str]]:
-    for start in range(0, len(texts), 512):
-        batch = texts.slice(start, 512)
-        lines = Validated.arguments.col.str.join("\n").cast(pl.Binary)
-        joined: bytes = batch.to_frame("arguments").select(lines).item()
-        try:
-            yield from _NAMES.decode_lines(joined)
-        except (msgspec.DecodeError, RecursionError):
-            yield from map(_names_of, batch)
-
-
-def _names_of(text: str) -> Iterable[str]:
-    return decode_or_none(_NAMES, text) or ()  # arguments that are not a JSON object have no names
+def _combination(arguments: str) -> str:
+    """Return the sorted argument names; arguments that are not a JSON object have none."""
+    return ",".join(sorted(decode_or_none(_NAMES, arguments) or ()))
 
 
 def rare_combinations(counts: pl.DataFrame) -> pl.LazyFrame:
