@@ -50,7 +50,6 @@ class Outcome:
     """Other files that were read together with this one."""
     recordings: int = 0
     events: dict[str, int] = dataclasses.field(default_factory=dict)
-    redacted: int = 0
     written: list[Path] = dataclasses.field(default_factory=list)
     report: Path | None = None
 
@@ -243,7 +242,6 @@ def _file(
         [each.path for each in source.more],
         transcript.recordings,
         dict(transcript.events),
-        transcript.redacted,
         written,
     )
     outcome.report = _report_path(out, stem)
@@ -296,7 +294,6 @@ def _report(outcome: Outcome, about: dict[str, Any], hide: Policy, timezone: str
         "source": about,
         "timezone": timezone,
         "redaction": hide.name,
-        "redacted": outcome.redacted,
         "records": tally.seen,
         "used": tally.used,
         "context": dict(tally.context),

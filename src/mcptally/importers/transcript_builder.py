@@ -7,7 +7,6 @@ the file's redacted lines are hashed instead of the time.
 
 import functools
 import hashlib
-from binascii import b2a_base64
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -17,11 +16,10 @@ import msgspec
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.packer import Packer
 from mcptally.redaction.policy import Policy
-from mcptally.transcript.format import FORMAT_VERSION, RECORDER
-from mcptally.wire.framing import TruncatedFrame, cap_frame
+from mcptally.transcript.format import RECORDER
+from mcptally.transcript.writer.event_line import UNKNOWN_SIZE, EventLineEncoder
+from mcptally.wire.framing import cap_frame
 from mcptally.wire.json_text import decode_or_none
-from mcptally.wire.strict_json import strict_json_error
-from mcptally.wire.truncated import fields_of_truncated
 
 MAX_OPEN: Final = 20_000
 """Maximum number of unfinished recordings. Above it, the least recently active recording is
@@ -43,7 +41,10 @@ _HEAD: Final = msgspec.json.Decoder(_Head)
 class _Recording:
     """The state of an unfinished recording."""
 
-    __slots__ = ("about", "at", "counts", "ends", "id", "lost", "seq", "talked")
+    __slots__ = ("about", "at", "counts", "encoder", "ends", "id", "lost", "seq", "talked")
+
+    encoder: EventLineEncoder
+    """Set when the recording gets its id, at the first event."""
 
     def __init__(self) -> None:
         self.id = ""
@@ -80,7 +81,6 @@ class TranscriptBuilder:
         self._ids: Counter[str] = Counter()
         self.recordings = 0
         self.events: Counter[str] = Counter()
-        self.redacted = 0
 
     def put(self, item: Item) -> None:
         """Add an item."""
@@ -136,7 +136,7 @@ class TranscriptBuilder:
             return
         counts = {**recording.counts, "lost": recording.lost}
         fields = {"reason": recording.ends or reason, "exit_code": None, "signal": None}
-        self._line(recording, "close", {**fields, "counts": counts})
+        self._write(recording, "close", {**fields, "counts": counts})
         self._packer.end(recording.id)
 
     def _begin(self, recording: _Recording, item: Item) -> None:
@@ -150,132 +150,100 @@ class TranscriptBuilder:
         if again > 1:
             base = hashlib.blake2b(_encode([base, again]), digest_size=16).hexdigest()
         recording.id = f"import-{base}"
+        encoder = recording.encoder = EventLineEncoder(
+            recording.id, self._policy, is_clean=lambda _: False
+        )
         about = dict(recording.about)
         about.pop("new", None)
-        fields: dict[str, Any] = {"transport": "import", "server": connection.server}
+        server = connection.server
+        fields: dict[str, Any] = {
+            "transport": "import",
+            "server": None if server is None else encoder.redact_label(server),
+        }
         if command := about.pop("command", None):
-            clean, count = self._policy.argv(command)
-            fields["command"] = clean
-            self.redacted += count
+            fields["command"] = encoder.redact_command(command)
         if url := about.pop("url", None):
-            fields["url"], count = self._policy.url(url)
-            self.redacted += count
+            fields["url"] = encoder.redact_url(url)
         source = {**self._source, "transport": connection.transport, **about}
         # Items before the first timestamp have no time, even in a source with timestamps.
         if item.at is None and not recording.at:
             source["missing"] = sorted({*source["missing"], "time"})
         fields |= {"source": source, "recorder": RECORDER, "redaction": self._policy.name}
-        self._line(recording, "open", {**fields, "segment": 0}, at=item.at)
+        self._write(recording, "open", {**fields, "segment": 0})
         self.recordings += 1
 
     # --- events -------------------------------------------------------------------------------
 
     def _event(self, recording: _Recording, item: Item) -> None:
+        if item.at is not None:
+            if item.at < recording.at:
+                self._tally.notes["time was earlier than the previous one; replaced by it"] += 1
+            recording.at = max(recording.at, item.at)
+        elif item.kind in {"message", "head"} and recording.at:
+            self._tally.notes["no time; the time of the previous event was used"] += 1
         if not recording.counts:
             self._begin(recording, item)
         if item.kind == "message":
             self._message(recording, item)
         elif item.kind == "head":
-            self._cut(recording, item, self._text(item.data), {})
+            self._head(recording, item)
         elif item.kind == "stderr":
-            self._line(recording, "stderr", self._text(item.data), at=item.at)
+            self._write(recording, "stderr", recording.encoder.stderr_fields(item.data))
         elif item.kind == "http":
             self._http(recording, item)
         else:
             # Missing events retain their sequence numbers.
             recording.seq += 1
             recording.lost += 1
-            self._line(recording, "gap", {"lost": 1, **item.extra}, at=item.at)
+            self._write(recording, "gap", {"lost": 1, **item.extra})
 
     def _message(self, recording: _Recording, item: Item) -> None:
-        piece = cap_frame(item.data)
-        if isinstance(piece, TruncatedFrame):
-            whole = {"sha256": piece.sha256} if self._policy.name == "none" else {}
-            item.extra = {**fields_of_truncated(piece), **item.extra}
-            self._cut(recording, item, self._text(piece.head), whole)
-            return
-        where = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
-        if item.derived:
-            where["derived"] = True
-        if why := strict_json_error(item.data):
-            extra = {**item.extra, "why": why, **self._text(item.data)}
-            self._line(recording, "raw", {**where, **extra}, at=item.at)
-            return
-        copy, count = self._policy.json(item.data)
-        if copy is not item.data and strict_json_error(copy):
-            extra = {**item.extra, "why": "redaction_failed", "text": ""}
-            self._line(recording, "raw", {**where, **extra}, at=item.at)
-            return
-        if count:
-            where["redacted"] = count
-            self.redacted += count
-        if b"\n" in copy or b"\r" in copy:
-            # In strict JSON, line breaks occur only between tokens.
-            copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
-            where["reflowed"] = True
-        self._line(
-            recording,
-            "message",
-            {**where, **self._plain_values(item.extra), "msg": msgspec.Raw(copy)},
-            at=item.at,
+        encoder = recording.encoder
+        derived = {"derived": True} if item.derived else {}
+        context = encoder.frame_context(
+            item.dir,
+            item.scope,
+            UNKNOWN_SIZE if item.size is None else item.size,
+            {**derived, **_redacted(item.extra, encoder)},
         )
+        line, is_message = encoder.encode_frame(
+            cap_frame(item.data), context, seq=recording.seq, ts_ns=recording.at
+        )
+        self._put(recording, "message" if is_message else "raw", line)
 
-    def _cut(
-        self, recording: _Recording, item: Item, text: dict[str, Any], whole: dict[str, Any]
-    ) -> None:
-        """Write a `raw` event in place of a message whose content is missing or too large."""
+    def _head(self, recording: _Recording, item: Item) -> None:
+        """Write a `raw` event in place of a message whose content is missing."""
+        encoder = recording.encoder
         fields: dict[str, Any] = {"dir": item.dir, "scope": item.scope, "bytes": item.size}
         if item.derived:
             fields["derived"] = True
-        fields |= {"why": "too_large", "truncated": True, **whole}
-        fields |= self._plain_values(item.extra)
-        self._line(recording, "raw", {**fields, **text}, at=item.at)
+        fields |= {"why": "too_large", "truncated": True, **_redacted(item.extra, encoder)}
+        self._write(recording, "raw", {**fields, **encoder.text_fields(item.data)})
 
     def _http(self, recording: _Recording, item: Item) -> None:
         fields = {"dir": item.dir, "scope": item.scope, **item.extra}
         if isinstance(fields.get("path"), str):
-            fields["path"], count = self._policy.url(fields["path"])
-            self.redacted += count
+            fields["path"] = recording.encoder.redact_url(fields["path"])
         if pairs := fields.pop("headers", None):
-            fields["headers"], count = self._policy.headers(pairs)
-            self.redacted += count
-        self._line(recording, "http", fields, at=item.at)
+            fields["headers"], _ = self._policy.headers(pairs)
+        self._write(recording, "http", fields)
 
-    def _text(self, data: bytes) -> dict[str, Any]:
-        clean, count = self._policy.text(data)
-        self.redacted += count
-        extra: dict[str, Any] = {"redacted": count} if count else {}
-        try:
-            return {**extra, "text": clean.decode()}
-        except UnicodeDecodeError:
-            return {**extra, "b64": b2a_base64(clean, newline=False).decode()}
+    def _write(self, recording: _Recording, event: str, fields: Mapping[str, Any]) -> None:
+        line = recording.encoder.encode_event(event, fields, seq=recording.seq, ts_ns=recording.at)
+        self._put(recording, event, line)
 
-    def _plain_values(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            key: self._plain(value) if isinstance(value, str) else value
-            for key, value in fields.items()
-        }
-
-    def _plain(self, text: str) -> str:
-        clean, count = self._policy.text(text.encode(errors="replace"))
-        self.redacted += count
-        return clean.decode(errors="replace")
-
-    def _line(
-        self, recording: _Recording, event: str, fields: Mapping[str, Any], *, at: int | None = None
-    ) -> None:
-        if at is not None:
-            if at < recording.at:
-                self._tally.notes["time was earlier than the previous one; replaced by it"] += 1
-            recording.at = max(recording.at, at)
-        elif event in {"message", "raw"} and recording.at:
-            self._tally.notes["no time; the time of the previous event was used"] += 1
-        begin = {"v": FORMAT_VERSION, "event": event, "recording": recording.id}
-        line = {**begin, "seq": recording.seq, "ts_ns": recording.at, **fields}
-        self._packer.put(recording.id, _encode(line) + b"\n")
+    def _put(self, recording: _Recording, event: str, line: bytes) -> None:
+        self._packer.put(recording.id, line)
         recording.seq += 1
         recording.counts[event] += 1
         self.events[event] += 1
+
+
+def _redacted(fields: Mapping[str, Any], encoder: EventLineEncoder) -> dict[str, Any]:
+    return {
+        name: encoder.redact_text(value) if isinstance(value, str) else value
+        for name, value in fields.items()
+    }
 
 
 def _method(item: Item) -> str | None:

@@ -15,6 +15,9 @@ from mcptally.wire.truncated import fields_of_truncated
 
 _encode: Final = msgspec.json.Encoder().encode
 
+UNKNOWN_SIZE: Final = -1
+"""Value of `wire_bytes` for frames whose length on the wire is unknown."""
+
 
 def json_bytes(value: Any) -> bytes:
     """Encode the value as JSON; undecodable bytes (surrogates, invalid in JSON) are replaced."""
@@ -60,7 +63,7 @@ class EventLineEncoder:
         self._templates = {
             direction: (
                 b'{"v":%d,"event":"message","recording":"%b","seq":%%d,"ts_ns":%%d,"dir":"%b",'
-                b'"scope":%%b,"bytes":%%d,%%b"msg":%%b}\n'
+                b'"scope":%%b,"bytes":%%b,%%b"msg":%%b}\n'
             )
             % (FORMAT_VERSION, recording.encode(), direction.encode())
             for direction in ("c2s", "s2c")
@@ -112,6 +115,7 @@ class EventLineEncoder:
             except Exception:  # noqa: BLE001 - a failing policy must not stop traffic or leak data
                 why, found = "redaction_failed", {"text": ""}
             else:
+                json_size = b"null" if size == UNKNOWN_SIZE else b"%d" % size
                 extra = context.json_fields
                 if redacted:
                     extra += b'"redacted":%d,' % redacted
@@ -119,12 +123,12 @@ class EventLineEncoder:
                     # In strict JSON, line breaks occur only between tokens.
                     copy = copy.replace(b"\r", b" ").replace(b"\n", b" ")
                     extra += b'"reflowed":true,'
-                line = context.template % (seq, ts_ns, context.json_scope, size, extra, copy)
+                line = context.template % (seq, ts_ns, context.json_scope, json_size, extra, copy)
                 return line, True
         event: dict[str, Any] = {
             "dir": context.direction,
             "scope": context.scope,
-            "bytes": size,
+            "bytes": None if size == UNKNOWN_SIZE else size,
             "why": why,
         }
         event |= {**context.fields, **found}
@@ -157,7 +161,7 @@ class EventLineEncoder:
 
     def redact_label(self, server: str) -> str:
         """Return the label after redaction: labels derived from commands may contain secrets."""
-        return self._redact_text(to_utf8(server))
+        return self.redact_text(to_utf8(server))
 
     def redact_command(self, command: Sequence[str]) -> list[str]:
         """Return the command line after redaction; empty if redaction failed."""
@@ -168,12 +172,13 @@ class EventLineEncoder:
 
     def _truncated_fields(self, piece: TruncatedFrame) -> dict[str, Any]:
         found = {
-            key: self._redact_text(value) if isinstance(value, str) else value
+            key: self.redact_text(value) if isinstance(value, str) else value
             for key, value in fields_of_truncated(piece).items()
         }
         # Omit the hash when redacting: a short secret could be guessed from it.
         complete = {"sha256": piece.sha256} if self._policy.name == "none" else {}
         return {"truncated": True, **complete, **found, **self.text_fields(piece.head)}
 
-    def _redact_text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
+        """Return the text after redaction; empty if redaction failed."""
         return str(self.text_fields(text.encode(errors="replace")).get("text", ""))
