@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from mcptally.importers import FORMATS, call_records, import_logs
 from mcptally.importers.detect import detect_format
-from mcptally.importers.formats import claude_code, mcphawk
+from mcptally.importers.formats import mcphawk
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.sorted_spool import sorted_by_time
@@ -481,7 +481,7 @@ def test_deeply_nested_folders_are_read(tmp_path, monkeypatch):
 
 
 def test_the_oldest_calls_without_an_end_are_dropped_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(claude_code, "MAX_PENDING_CALLS", 3)
+    monkeypatch.setattr(call_records, "MAX_PENDING_CALLS", 3)
     begin, end = CODE.split(b"\n")[:2]
     begins = [begin.replace(b"tool: x", b"tool: x%d" % number) for number in range(5)]
     ends = [end.replace(b"'x'", b"'x%d'" % number) for number in range(2, 5)]

@@ -7,7 +7,8 @@ too large to record.
 
 import json
 import re
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Hashable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -42,37 +43,44 @@ answer in time."""
 
 
 class PendingCalls:
-    """Requests that have no reply so far.
+    """Requests that have no reply so far; those with the same key are answered in order.
 
-    Above a limit, the oldest requests are dropped and counted.
+    Above a limit, the oldest request of the oldest key is dropped and counted.
     """
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
-        self._items: dict[str, Item] = {}
+        self._items: dict[Hashable, deque[Item]] = {}
+        self._count = 0
         self._size = 0
 
-    def __contains__(self, call: str) -> bool:
-        return call in self._items
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._items
 
-    def add(self, call: str, request: Item) -> None:
-        """Add a call's request, which replaces an earlier request with the same id."""
-        self.pop(call)
+    def add(self, key: Hashable, request: Item) -> None:
+        """Add a request; the key is the call's id, or what else the log says about the call."""
+        self._items.setdefault(key, deque()).append(request)
+        self._count += 1
         self._size += len(request.data)
-        self._items[call] = request
-        while len(self._items) > MAX_PENDING_CALLS or self._size > PENDING_BYTES:
+        while self._count > MAX_PENDING_CALLS or self._size > PENDING_BYTES:
             self.pop(next(iter(self._items)))
             self._tally.notes[FORGOTTEN] += 1
 
-    def pop(self, call: str) -> Item | None:
-        """Remove and return a call's request, or return None if no request is kept."""
-        request = self._items.pop(call, None)
-        self._size -= 0 if request is None else len(request.data)
+    def pop(self, key: Hashable) -> Item | None:
+        """Remove and return the oldest request with a key, or return None if none is kept."""
+        if key not in self._items:
+            return None
+        request = self._items[key].popleft()
+        if not self._items[key]:
+            del self._items[key]
+        self._count -= 1
+        self._size -= len(request.data)
         return request
 
     def unanswered(self) -> Iterator[Item]:
-        """Yield the requests without a reply, oldest first."""
-        yield from self._items.values()
+        """Yield the requests without a reply, oldest key first."""
+        for waiting in self._items.values():
+            yield from waiting
 
 
 def request(

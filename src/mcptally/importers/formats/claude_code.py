@@ -19,7 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item
+from mcptally.importers.items import Connection, Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration, parse_duration
 from mcptally.importers.values import dict_of, text_of
@@ -57,16 +57,6 @@ _LINE: Final = msgspec.json.Decoder(_Line)
 _FOLDER: Final = re.compile(r"mcp-logs-(?P<server>.+)\Z")
 
 
-class _Open(msgspec.Struct):
-    """A call that has no result yet."""
-
-    connection: Connection
-    line: int
-    at: int | None
-    call: str
-    tool: str
-
-
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls in an MCP log or a transcript."""
     folder = _FOLDER.match(source.path.parent.name)
@@ -86,9 +76,8 @@ class _Reader:
         self.source = source
         self.tally = source.tally
         self.server = server
-        self.open: dict[tuple[str, str], list[_Open]] = {}
-        """Maps (session, tool) to open calls, oldest first; `waiting` is their total number."""
-        self.waiting = 0
+        self.calls = call_records.PendingCalls(source.tally)
+        """Calls in an MCP log, by session and tool."""
         self.uses = call_records.PendingCalls(source.tally)
 
     # --- MCP logs -----------------------------------------------------------------------------
@@ -100,8 +89,9 @@ class _Reader:
         said = event.debug if isinstance(event.debug, str) else event.error
         text = said if isinstance(said, str) else ""
         if match := _CALLING.match(text):
-            begun = _Open(connection, line, at, f"{line}", match["tool"])
-            self.begin((session, match["tool"]), begun)
+            tool = match["tool"]
+            ask = call_records.request(connection, f"{line}", line, at, tool=tool)
+            self.calls.add((session, tool), ask)
             self.tally.used += 1
         elif (match := _DONE.match(text)) or (match := _FAILED.match(text)):
             self.tally.used += 1
@@ -119,44 +109,28 @@ class _Reader:
                 extra = {"reason": "connection_closed"}
                 yield Item("end", line, connection, at, extra=extra)
 
-    def begin(self, key: tuple[str, str], begun: _Open) -> None:
-        if self.waiting >= MAX_PENDING_CALLS:
-            self.oldest(next(iter(self.open)))
-            self.tally.notes[call_records.FORGOTTEN] += 1
-        self.open.setdefault(key, []).append(begun)
-        self.waiting += 1
-
-    def oldest(self, key: tuple[str, str]) -> _Open:
-        """Remove and return a session's oldest open call to a tool."""
-        self.waiting -= 1
-        begun = self.open[key].pop(0)
-        if not self.open[key]:
-            del self.open[key]
-        return begun
-
     def over(
         self, match: re.Match[str], connection: Connection, session: str, line: int, at: int | None
     ) -> Iterator[Item]:
         tool = match["tool"]
-        key = (session, tool)
-        begun = (
-            self.oldest(key) if key in self.open else _Open(connection, line, None, f"{line}", tool)
+        ask = self.calls.pop((session, tool)) or call_records.request(
+            connection, f"{line}", line, None, tool=tool
         )
+        call = str(ask.extra["id"])
         took = parse_duration(match["took"])
         exact = took is not None and match["took"].strip().endswith("ms")
-        start = begun.at
-        if at is not None and took is not None and (exact or start is None):
+        if at is not None and took is not None and (exact or ask.at is None):
             # Durations in whole seconds are less precise than the lines' timestamps.
-            start = add_duration(at, -took)
-        yield call_records.request(connection, begun.call, begun.line, start, tool=tool)
+            ask.at = add_duration(at, -took)
+        yield ask
         why = match.groupdict().get("why")
         if why is None:
-            yield call_records.result_reply(connection, begun.call, line, at, is_error=False)
+            yield call_records.result_reply(connection, call, line, at, is_error=False)
         else:
             result = call_records.result_of(why, is_error=True)
             yield call_records.sdk_failure(
-                connection, begun.call, line, at, why
-            ) or call_records.result_reply(connection, begun.call, line, at, result=result)
+                connection, call, line, at, why
+            ) or call_records.result_reply(connection, call, line, at, result=result)
 
     # --- transcripts --------------------------------------------------------------------------
 
@@ -230,11 +204,7 @@ class _Reader:
 
     def unanswered(self) -> Iterator[Item]:
         """Yield the calls that have no result at the end of the file."""
-        for waiting in self.open.values():
-            for begun in waiting:
-                yield call_records.request(
-                    begun.connection, begun.call, begun.line, begun.at, tool=begun.tool
-                )
+        yield from self.calls.unanswered()
         yield from self.uses.unanswered()
 
 

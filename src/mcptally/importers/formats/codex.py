@@ -99,10 +99,10 @@ class _Rollout:
         took = _duration(body.get("duration"))
         start = self._at if took is None or is_begin else add_duration(self._at, -took)
         request = self._request(invocation, call, at=start)
+        first = self.pending.pop(call)
         if is_begin:
             self.pending.add(call, request)
             return
-        first = self.pending.pop(call)
         yield first if first is not None and took is None else request
         yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
 
@@ -113,6 +113,7 @@ class _Rollout:
             self._tally.used += 1
             arguments = dict_of(body.get("arguments"))
             invocation = {"server": server, "tool": body.get("name"), "arguments": arguments}
+            self.pending.pop(call)
             self.pending.add(call, self._request(invocation, call, at=self._at))
         elif (
             isinstance(call, str)

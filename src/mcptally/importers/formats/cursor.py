@@ -10,12 +10,11 @@ calls to the same tool are matched in order. Cursor logs a result with `isError`
 """
 
 import re
-from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
 from mcptally.importers import call_records
-from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.source import Source
 
 _LINE: Final = re.compile(
@@ -32,15 +31,12 @@ _TIMEOUT: Final = -32001
 
 IN_ORDER: Final = "calls to one tool at the same time: replies taken in order"
 
-Key = tuple[str | None, str]
-
 
 def read(source: Source) -> Iterator[Item]:
     """Yield the calls; count other lines."""
     tally = source.tally
     of_file = source.stem.removeprefix("MCP ").removeprefix("user-")
-    pending: dict[Key, deque[str]] = {}
-    waiting = 0
+    pending = call_records.PendingCalls(tally)
     timed = False
     for line, data in source.lines():
         match = _LINE.match(data.decode(errors="replace"))
@@ -59,25 +55,20 @@ def read(source: Source) -> Iterator[Item]:
             continue
         connection = source.connection(server=call["server"] or of_file)
         at = source.at(match["time"])
-        calls = pending.setdefault((call["server"], call["tool"]), deque())
+        key = (call["server"], call["tool"])
         if call["what"] == "Calling":
             tally.used += 1
-            id_ = call["id"] or f"line {line}"
-            if calls:
+            if key in pending:
                 tally.notes[IN_ORDER] += 1
-            calls.append(id_)
-            waiting += 1
-            if waiting > MAX_PENDING_CALLS:
-                waiting -= _forget_one(pending, tally)
-            yield call_records.request(connection, id_, line, at, tool=call["tool"])
-        elif not calls:
+            id_ = call["id"] or f"line {line}"
+            request = call_records.request(connection, id_, line, at, tool=call["tool"])
+            pending.add(key, request)
+            yield request
+        elif (begun := pending.pop(key)) is None:
             tally.skip(line, "the end of a call that did not begin in this file")
         else:
             tally.used += 1
-            waiting -= 1
-            yield _reply(tally, connection, calls.popleft(), call, line=line, at=at)
-        if not calls:
-            pending.pop((call["server"], call["tool"]), None)
+            yield _reply(tally, connection, str(begun.extra["id"]), call, line=line, at=at)
 
 
 def _reply(
@@ -99,13 +90,3 @@ def _reply(
         return call_records.cancellation(connection, id_, line, at, why="timeout")
     message = text if coded is None else coded["message"]
     return call_records.error_reply(connection, id_, line, at, message=message or None, code=code)
-
-
-def _forget_one(pending: dict[Key, deque[str]], tally: Tally) -> int:
-    """Drop the oldest pending call to the first tool in `pending`; return how many were dropped."""
-    first = next(iter(pending))
-    pending[first].popleft()
-    if not pending[first]:
-        del pending[first]
-    tally.notes[call_records.FORGOTTEN] += 1
-    return 1
