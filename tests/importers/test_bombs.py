@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from mcptally.importers import FORMATS, import_logs, run
+from mcptally.importers import FORMATS, import_logs, packer, run
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
 from mcptally.importers.packer import Packer
 from mcptally.importers.source import Source
 from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
-from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget
+from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget, LineRun, read_lines
 from tests.importers.imported_logs import all_records_accounted_for
 
 pytestmark = pytest.mark.slow
@@ -130,3 +130,14 @@ def test_the_fingerprint_of_a_file_without_times_is_computed_once(tmp_path: Path
     transcript.finish()
     assert transcript.recordings == 50
     assert digested == ["once"]
+
+
+def test_recordings_share_files_up_to_a_size_and_none_is_divided(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(packer, "FILE_BYTES", 20)
+    files = Packer(tmp_path, "x")
+    for line in (b"a1\n", b"b1\n", b"a2" * 10 + b"\n", b"c1\n", b"b2\n"):
+        files.put(line[:1].decode(), line)
+    files.end("a")
+    written = [read_lines(path) for path in files.publish()]
+    lines = [b"".join(run.data for run in runs if isinstance(run, LineRun)) for runs in written]
+    assert lines == [b"a1\nb1\n" + b"a2" * 10 + b"\nb2\n", b"c1\n"]

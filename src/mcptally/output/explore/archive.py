@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from mcptally.output.explore import parts
 from mcptally.output.explore.answers import Answers
-from mcptally.output.html.headings import share_that_worked
+from mcptally.output.html import charts
+from mcptally.output.html.headings import outcomes, share_that_worked
 from mcptally.output.html.text import shown, span
 from mcptally.plural import count
 from mcptally.tables.outcomes import RESULTS
@@ -55,7 +56,7 @@ def _outcomes(answers: Answers) -> dict[str, Any]:
     sums = {name: sum(row[name] or 0 for row in rows) for name in _COUNTS}
     return {
         "share": share_that_worked(sums),
-        "pieces": parts.shares(sums),
+        "pieces": charts.stacked(outcomes(sums), 1000),
         "names": RESULTS,
         "unread": in_words(answers.recorded.unread),
         "summary": f"{count(sums['calls'], 'call')} to tools of {count(len(rows), 'server')}, "

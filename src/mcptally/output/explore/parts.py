@@ -90,23 +90,6 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
     }
 
 
-def shares(counts: Mapping[str, Any]) -> list[charts.Piece]:
-    """Return the segments of a bar that divides all calls by outcome.
-
-    Args:
-        counts: sums of the columns of `usage`.
-    """
-    parts = {
-        "ok": counts["ok"],
-        "tool_failure": counts["tool_failures"],
-        "infrastructure": counts["infrastructure"],
-        "ambiguous": counts["ambiguous"],
-        "business": counts["business"],
-    }
-    rest = counts["calls"] - sum(parts.values())
-    return charts.stacked(parts | {"open": rest}, 1000)
-
-
 def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
     """Return a server's or tool's error groups, each with its share of the failed calls."""
     if frame.is_empty():

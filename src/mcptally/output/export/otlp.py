@@ -61,23 +61,33 @@ def write(
     server: tuple[Any, ...] = ()
     spans: list[dict[str, Any]] = []
     pages: dict[str | None, list[Any]] = {}
+    for row in _operations(batches, left_out):
+        if spans and (_server(row) != server or len(spans) >= _MAX_SPANS):
+            file.write(_export_request(server, spans))
+            spans = []
+        server = _server(row)
+        spans.append(_span(row, _definitions(row, pages)))
+    if spans:
+        file.write(_export_request(server, spans))
+    return Written(left_out)
+
+
+def _operations(
+    batches: Iterator[pa.RecordBatch], left_out: dict[str, int]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows that are operations with a time, and count the others in `left_out`."""
     for batch in batches:
         for row in batch.to_pylist():
             if row["requested_at"] is None:
                 left_out[NO_TIME] += 1
-                continue
-            if _is_part(row):
+            elif row["continued_by"] is not None or row["outcome"] == "poll":
                 left_out[PART_OF_ANOTHER] += 1
-                continue
-            row_server = (row["server"], row["server_name"], row["server_version"])
-            if spans and (row_server != server or len(spans) >= _MAX_SPANS):
-                file.write(_export_request(server, spans))
-                spans = []
-            server = row_server
-            spans.append(_span(row, _definitions(row, pages)))
-    if spans:
-        file.write(_export_request(server, spans))
-    return Written(left_out)
+            else:
+                yield row
+
+
+def _server(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["server"], row["server_name"], row["server_version"]
 
 
 _SCOPE: Final = {"name": "mcptally", "version": mcptally.__version__}
@@ -123,11 +133,6 @@ def _span(row: dict[str, Any], definitions: str | None) -> dict[str, Any]:
         "attributes": _attributes(_span_attributes(row, definitions)),
         "status": status,
     }
-
-
-def _is_part(row: dict[str, Any]) -> bool:
-    """Return whether the span of another request covers this request's operation."""
-    return row["continued_by"] is not None or row["outcome"] == "poll"
 
 
 def _kind(row: dict[str, Any]) -> int:
@@ -273,26 +278,18 @@ def write_metrics(
     servers: dict[tuple[Any, ...], dict[tuple[Any, ...], _Histogram]] = {}
     names: Sequence[str] = ()
     start, end = 2**63 - 1, 0
-    for batch in batches:
-        for row in batch.to_pylist():
-            if row["requested_at"] is None:
-                left_out[NO_TIME] += 1
-                continue
-            if _is_part(row):
-                left_out[PART_OF_ANOTHER] += 1
-                continue
-            waited = _waited(row)
-            if waited is None:
-                left_out[NO_REPLY] += 1
-                continue
-            attributes = _operation(row)
-            names = tuple(attributes)
-            server = (row["server"], row["server_name"], row["server_version"])
-            histograms = servers.setdefault(server, {})
-            key = (_kind(row), *attributes.values())
-            histograms.setdefault(key, _Histogram()).add(waited / 1e9)
-            began = _nanoseconds(row["requested_at"])
-            start, end = min(start, began), max(end, began + waited)
+    for row in _operations(batches, left_out):
+        waited = _waited(row)
+        if waited is None:
+            left_out[NO_REPLY] += 1
+            continue
+        attributes = _operation(row)
+        names = tuple(attributes)
+        histograms = servers.setdefault(_server(row), {})
+        key = (_kind(row), *attributes.values())
+        histograms.setdefault(key, _Histogram()).add(waited / 1e9)
+        began = _nanoseconds(row["requested_at"])
+        start, end = min(start, began), max(end, began + waited)
     for server, histograms in servers.items():
         points: dict[int, list[dict[str, Any]]] = {}
         for each, histogram in histograms.items():

@@ -260,7 +260,7 @@ def _context(
         "headline": headings.headline(found),
         "reasons": headings.reasons(found),
         "summary": headings.summary(found, command_lines, whole=whole),
-        "outcomes": charts.stacked(headings.outcomes(found), 1000),
+        "outcomes": charts.stacked(headings.outcomes(found.counts), 1000),
         "outcome_names": RESULTS,
         "priorities": problems,
         "ranking": headings.ranking(found),

@@ -18,17 +18,20 @@ from mcptally.tables.values import NO_EVIDENCE
 from mcptally.transcript.unread import Unread
 
 
-def outcomes(found: Answers) -> dict[str, int]:
-    """Return the number of tool calls by outcome; each call counts once."""
-    n = found.counts
-    return {
-        "ok": n["ok"],
-        "business": n["business"],
-        "tool_failure": n["tool_failures"],
-        "infrastructure": n["infrastructure"],
-        "ambiguous": n["ambiguous"],
-        "open": n["cancelled"] + n["input_required"] + n["tasks"] + n["unknown"],
+def outcomes(counts: Mapping[str, int]) -> dict[str, int]:
+    """Divide the calls by outcome; each call counts once.
+
+    Args:
+        counts: sums of the columns of `usage`.
+    """
+    causes = {
+        "ok": counts["ok"],
+        "business": counts["business"],
+        "tool_failure": counts["tool_failures"],
+        "infrastructure": counts["infrastructure"],
+        "ambiguous": counts["ambiguous"],
     }
+    return {**causes, "open": counts["calls"] - sum(causes.values())}
 
 
 def headline(found: Answers) -> str:
@@ -53,7 +56,7 @@ def share_that_worked(counts: Mapping[str, int]) -> str:
 
 def reasons(found: Answers) -> str:
     """Return a sentence with the reasons why calls did not work, the most frequent first."""
-    n, calls = outcomes(found), found.counts["calls"]
+    n, calls = outcomes(found.counts), found.counts["calls"]
     causes = sorted((cause for cause in RESULTS if n[cause] and cause != "ok"), key=lambda c: -n[c])
     return "; ".join(
         f"{count(n[cause])} ({percent(n[cause] / calls)}) {RESULTS[cause]}" for cause in causes
