@@ -42,7 +42,7 @@ FACTS: Final[Mapping[str, str]] = MappingProxyType(
 """Maps the name of a fact about a call to the SQL that derives it, before calls are aggregated. The
 SQL of a fact may use the facts before it."""
 
-_HOUR_SQL: Final = "date_trunc('hour', requested_at AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS hour"
+_HOUR_SQL: Final = "time_bucket(INTERVAL 1 HOUR, requested_at) AS hour"
 
 
 def calls_sql() -> str:
