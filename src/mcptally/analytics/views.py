@@ -301,7 +301,10 @@ def texts_kept(question: str) -> dict[str, str]:
     texts = texts_of(question)
     if "_tool_changes" in texts:
         texts |= texts_of("change_points")
-        texts["_tool_changes"] = "FROM change_points WHERE level = 'tool'"
+        texts["_tool_changes"] = (
+            "SELECT hash(hash(server), hash(tool)) AS tool_hash, changed_at FROM change_points "
+            "WHERE level = 'tool' AND direction = 'worse' AND next_change IS NULL"
+        )
     return texts
 
 

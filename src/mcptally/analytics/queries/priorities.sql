@@ -205,9 +205,7 @@ onsets AS (
     FROM cause_tools t
     JOIN causes USING (cause)
     JOIN (SELECT cause, len(servers) AS servers FROM shares) USING (cause)
-    JOIN _tool_changes c
-        ON c.server IS NOT DISTINCT FROM t.server AND c.tool = t.tool
-        AND c.direction = 'worse' AND c.next_change IS NULL
+    JOIN _tool_changes c ON c.tool_hash = t.tool_hash
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
