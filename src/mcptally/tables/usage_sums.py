@@ -5,7 +5,7 @@ computes its rows again from the selected calls. The two computations agree, bec
 `AGGREGATES` and `FACTS`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -52,22 +52,49 @@ def calls_sql() -> str:
 
 
 def usage_sql(source: str) -> str:
-    """Return the SELECT that computes the rows of `Usage` from the columns of `calls_sql`."""
-    sums = [f"{_SQL[column.how](column)} AS {name}" for name, column in AGGREGATES.items()]
-    columns = ",\n    ".join([*KEYS, *sums])
-    return (
-        "WITH chains AS (\n"
-        "    SELECT arg_min(call_id, (requested_at, call_id)) AS first_retry,\n"
-        "        arg_min(call_id, (requested_at, call_id)) FILTER (outcome = 'ok')\n"
-        "            AS first_recovery\n"
-        f"    FROM {source} WHERE is_retry GROUP BY server, tool, attempt_of\n"
-        "),\n"
-        "counted AS NOT MATERIALIZED (\n"
-        "    SELECT *, call_id IN (SELECT first_retry FROM chains) AS is_first_retry,\n"
-        "        call_id IN (SELECT first_recovery FROM chains) AS is_first_recovery\n"
-        f"    FROM {source}\n"
-        f")\nSELECT\n    {columns}\nFROM counted\nGROUP BY {', '.join(KEYS)}"
+    """Return the SELECT that computes the rows of `Usage` from the columns of `calls_sql`.
+
+    DuckDB omits the join, and the calls that it reads, for questions that count no chains. It does
+    not do so for common table expressions.
+    """
+    keys, place = ", ".join(KEYS), f"hash({', '.join(KEYS)})"
+    columns = (
+        f"coalesce({name}, 0) AS {name}" if name in _OF_CHAINS else name
+        for name in (*KEYS, *AGGREGATES)
     )
+    sums = (
+        f"{_SQL[column.how](column)} AS {name}"
+        for name, column in AGGREGATES.items()
+        if name not in _OF_CHAINS
+    )
+    counts = (f"count(*) FILTER (of = '{name}') AS {name}" for name in _OF_CHAINS)
+    firsts = (
+        f"arg_min({place}, (requested_at, call_id)) FILTER ({condition})"
+        for condition in _OF_CHAINS.values()
+    )
+    return (
+        f"SELECT\n    {_lines(columns)}\nFROM (\n"
+        f"    SELECT\n    {keys}, {place} AS place,\n    {_lines(sums)}\n"
+        f"    FROM {source} GROUP BY {keys}\n"
+        ")\nLEFT JOIN (\n"
+        f"    SELECT\n    place,\n    {_lines(counts)}\n"
+        f"    FROM (\n    SELECT unnest({list(_OF_CHAINS)}) AS of, unnest(places) AS place\n"
+        f"    FROM (\n    SELECT [\n    {_lines(firsts)}\n    ] AS places\n"
+        f"    FROM {source} WHERE is_retry GROUP BY server, tool, attempt_of\n"
+        "    ))\n    GROUP BY place\n) USING (place)"
+    )
+
+
+_OF_CHAINS: Final[Mapping[str, str]] = {
+    "retried_calls": "true",
+    "recovered_calls": "outcome = 'ok'",
+}
+"""Maps columns that count a chain of retries once to the condition for the retries that count. A
+chain is counted where its first such retry is."""
+
+
+def _lines(items: Iterable[str]) -> str:
+    return ",\n    ".join(items)
 
 
 def _sum_sql(column: Aggregate) -> str:
