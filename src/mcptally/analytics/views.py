@@ -165,7 +165,19 @@ def without_filters(
         [(calls,)] = connection.execute("SELECT count(*) FROM calls").fetchall()
         faster[_NUMBER_OF_CALLS] = _number_of_calls(calls)
         faster["_unfiltered"] = "-- The same calls.\n-- Of: read\nFROM query_table(read)"
+    if "_tool_sessions" in texts:
+        faster["_tool_sessions"] = _COUNTED_SESSIONS
     return faster
+
+
+_COUNTED_SESSIONS: Final = (
+    "-- The same counts, from `usage`.\n"
+    "SELECT hash(server) AS server_hash, hash(hash(server), hash(tool)) AS tool_hash, "
+    "hash(session) AS session_hash, calls, ok, "
+    "ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended, "
+    "first_call AS started FROM usage"
+)
+"""SQL of `_tool_sessions` if no filters apply."""
 
 
 IN_UTC: Final = "SET GLOBAL TimeZone = 'UTC'"

@@ -1,4 +1,6 @@
 -- The kinds of failed calls to tools, with the cause that `affected_calls` and `priorities` give.
+-- Of: used
+-- `used` is a table with the rows of `_tool_sessions`.
 WITH kinds AS MATERIALIZED (
     SELECT
         failure_kind, server, tool, hash(hash(server), hash(tool)) AS tool_hash, template, fault,
@@ -118,15 +120,13 @@ contradictable AS MATERIALIZED (
     WHERE (claim).reason IN ('misconfig_or_missing_dependency', 'not_found')
         OR ((claim).fault = 'upstream' AND claims.is_local)
 ),
-used AS NOT MATERIALIZED (
-    SELECT
-        hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash, calls, ok
-    FROM usage
+tool_counts AS MATERIALIZED (
+    SELECT tool_hash, sum(ok) AS ok, sum(ended) AS ended FROM query_table(used) GROUP BY tool_hash
 ),
 others AS (
     SELECT words, count(*) AS tools, sum(ok) AS ok
     FROM contradictable
-    JOIN (SELECT tool_hash, sum(ok) AS ok FROM used GROUP BY tool_hash) USING (tool_hash)
+    JOIN tool_counts USING (tool_hash)
     WHERE reason <> 'misconfig_or_missing_dependency'
     GROUP BY words
 ),
@@ -139,7 +139,7 @@ beside AS (
         SEMI JOIN (SELECT words FROM contradictable WHERE reason = 'misconfig_or_missing_dependency')
             USING (words)
     )
-    JOIN used USING (tool_hash, session_hash)
+    JOIN query_table(used) USING (tool_hash, session_hash)
     GROUP BY words
 ),
 judged AS MATERIALIZED (
@@ -234,14 +234,7 @@ rates AS (
         own_cause, sum(ok) = 0 AS never_worked,
         2 * sum(affected) >= sum(greatest(ended, affected)) AS mostly_failed
     FROM (SELECT own_cause, tool_hash, sum(calls) AS affected FROM caused GROUP BY ALL)
-    JOIN (
-        SELECT
-            hash(hash(server), hash(tool)) AS tool_hash, sum(ok) AS ok,
-            sum(ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses)
-                AS ended
-        FROM usage
-        GROUP BY tool_hash
-    ) USING (tool_hash)
+    JOIN tool_counts USING (tool_hash)
     GROUP BY own_cause
 ),
 -- A message that several servers share has one cause. Exceptions: a tool's own failures, which

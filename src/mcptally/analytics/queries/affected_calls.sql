@@ -14,7 +14,8 @@
 -- worked and, if so, whether most failed this way. For a tool's own failures and unclear ones, the
 -- servers must also report the same name. `affected` counts the problem's calls, and `repeated`
 -- those with the same tool, message and arguments.
-WITH attributed AS MATERIALIZED (FROM _failure_kinds)
+WITH used AS MATERIALIZED (FROM _tool_sessions),
+attributed AS MATERIALIZED (FROM _failure_kinds('used'))
 SELECT
     cause, c.kind, server, tool, c.fault, c.suspected, c.reason, c.certainty, c.uncertain,
     a.hidden, c.hidden_certainty, affected, template, typical,

@@ -9,16 +9,24 @@
 -- tools was affected, too. For several servers, only facts that are true for each are reported.
 -- `tools` are tools that the servers have, of which the first `prominent` have at least a tenth as
 -- many affected calls as the first; `unlisted_calls` have other names. `symptoms` are what an
--- outage's texts report, and `other_symptoms` whether some report something else. `call_id` is a
--- call with the most frequent combination of tool, message and arguments. `exception` is what the
+-- outage's texts report, and `other_symptoms` whether some report something else. `call_id` is
+-- the first call with the most frequent combination of tool, message and arguments. `exception` is what the
 -- server wrote to stderr while it answered that call with `message`, or when it crashed.
-WITH attributed AS MATERIALIZED (FROM _failure_kinds),
-tool_sessions AS MATERIALIZED (
+WITH used AS MATERIALIZED (FROM _tool_sessions),
+attributed AS MATERIALIZED (FROM _failure_kinds('used')),
+tool_counts AS MATERIALIZED (
+    SELECT tool_hash, sum(ok) AS ok, sum(ended) AS ended FROM used GROUP BY tool_hash
+),
+server_counts AS MATERIALIZED (
     SELECT
-        hash(hash(server), hash(tool)) AS tool_hash, hash(session) AS session_hash, ok,
-        ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended,
-        first_call AS started
-    FROM usage
+        server_hash, sum(sqrt(calls)) AS weighted, sum(calls)::BIGINT AS calls, sum(ok)::BIGINT AS ok,
+        count(*) AS sessions
+    FROM (
+        SELECT server_hash, sum(calls)::DOUBLE AS calls, sum(ok) AS ok
+        FROM used
+        GROUP BY server_hash, session_hash
+    )
+    GROUP BY server_hash
 ),
 -- Names that are not tools: no listing has them, or nine of ten calls are refused as unknown.
 no_tools AS MATERIALIZED (
@@ -31,7 +39,7 @@ no_tools AS MATERIALIZED (
         FROM attributed
         GROUP BY tool_hash
     )
-    JOIN (SELECT tool_hash, sum(ok) AS ok FROM tool_sessions GROUP BY tool_hash) USING (tool_hash)
+    JOIN tool_counts USING (tool_hash)
     WHERE unknown >= 0.9 * failed AND ok = 0
 ),
 -- The tools of each cause, and all their calls by session.
@@ -48,22 +56,18 @@ cause_tools AS MATERIALIZED (
 ),
 affected AS MATERIALIZED (
     SELECT
-        cause, session_hash, sum(calls)::DOUBLE AS y, bool_or(reason = 'server_crash') AS crashed
-    FROM (
-        SELECT failure_kind, hash(session) AS session_hash, count(*) AS calls
-        FROM calls
-        WHERE failure_kind IS NOT NULL
-        GROUP BY ALL
-    )
-    JOIN (SELECT failure_kind, cause, reason FROM attributed) USING (failure_kind)
+        cause, hash(session) AS session_hash, count(*)::DOUBLE AS y,
+        bool_or(a.reason = 'server_crash') AS crashed
+    FROM calls
+    JOIN attributed a USING (failure_kind)
     GROUP BY cause, session_hash
 ),
 cause_sessions AS MATERIALIZED (
     SELECT
-        cause, session_hash, any_value(server) AS server, sum(ended)::DOUBLE AS ended,
+        cause, session_hash, any_value(server_hash) AS server_hash, sum(ended)::DOUBLE AS ended,
         sum(ok) AS ok, min(started) AS started
     FROM cause_tools
-    JOIN tool_sessions USING (tool_hash)
+    JOIN used USING (tool_hash)
     GROUP BY cause, session_hash
 ),
 rates AS (
@@ -81,11 +85,11 @@ beginnings AS (
             AS from_start
     FROM (
         SELECT
-            cause, server, arg_min(y IS NOT NULL, (started, y IS NULL))
+            cause, server_hash, arg_min(y IS NOT NULL, (started, y IS NULL))
                 FILTER (started IS NOT NULL) AS from_start
         FROM cause_sessions
         LEFT JOIN affected USING (cause, session_hash)
-        GROUP BY cause, server
+        GROUP BY cause, server_hash
     )
     GROUP BY cause
 ),
@@ -100,8 +104,7 @@ shares AS (
             cause, server, sum(affected) AS affected,
             sum(affected) / sum(greatest(ended, affected)) AS server_rate
         FROM cause_tools
-        JOIN (SELECT tool_hash, sum(ended) AS ended FROM tool_sessions GROUP BY tool_hash)
-            USING (tool_hash)
+        JOIN tool_counts USING (tool_hash)
         GROUP BY cause, server
     )
     GROUP BY cause
@@ -162,23 +165,42 @@ representing AS MATERIALIZED (
     JOIN templates t USING (cause, template)
     JOIN causes c USING (cause)
 ),
-examples AS (
-    SELECT cause, arg_min(call_id, (NOT typical, -repeated, call_id)) AS call_id
-    FROM (
+combinations AS (
+    SELECT
+        r.*, arguments_hash, first_seen,
+        sum(calls) OVER (PARTITION BY own_cause, tool_hash, arguments_hash) AS repeated
+    FROM representing r
+    JOIN (
         SELECT
-            r.*, call_id,
-            sum(calls) OVER (PARTITION BY own_cause, tool_hash, arguments_hash) AS repeated
-        FROM representing r
-        JOIN (
-            SELECT
-                failure_kind, hash(arguments) AS arguments_hash, count(*) AS calls,
-                min(call_id) AS call_id
-            FROM calls
-            WHERE failure_kind IS NOT NULL
-            GROUP BY ALL
-        ) USING (failure_kind)
+            failure_kind, hash(arguments) AS arguments_hash, count(*) AS calls,
+            min(requested_at) AS first_seen
+        FROM calls
+        WHERE failure_kind IS NOT NULL
+        GROUP BY ALL
+    ) USING (failure_kind)
+),
+-- Only few blocks of `calls` contain these times, so few texts and ids are read.
+examples AS (
+    SELECT cause, min(call_id) AS call_id, arg_min({
+        message: left(error_text, 300), verdict: verdict,
+        exception: left(coalesce(
+            stderr_error, CASE WHEN reason = 'server_crash' THEN last_words END
+        ), 300)
+    }, call_id) AS example
+    FROM calls c
+    JOIN (
+        SELECT cause, arg_min(
+            {failure_kind: failure_kind, arguments_hash: arguments_hash, first_seen: first_seen},
+            (NOT typical, -repeated, first_seen, failure_kind, arguments_hash)
+        ) AS chosen
+        FROM combinations
+        WHERE agrees
+        GROUP BY cause
     )
-    WHERE agrees
+        ON c.requested_at IS NOT DISTINCT FROM (chosen).first_seen
+        AND c.failure_kind = (chosen).failure_kind
+        AND hash(c.arguments) = (chosen).arguments_hash
+    LEFT JOIN (SELECT recording, last_words FROM recordings) USING (recording)
     GROUP BY cause
 ),
 named AS (
@@ -242,18 +264,8 @@ server_calls AS (
     SELECT
         cause, sum(weighted) AS weighted, sum(calls) AS calls, sum(ok) AS ok,
         sum(sessions) AS sessions
-    FROM (SELECT DISTINCT cause, server FROM cause_tools) c
-    JOIN (
-        SELECT
-            server, sum(sqrt(calls)) AS weighted, sum(calls) AS calls, sum(ok) AS ok,
-            count(*) AS sessions
-        FROM (
-            SELECT server, session, sum(calls)::DOUBLE AS calls, sum(ok) AS ok
-            FROM usage
-            GROUP BY ALL
-        )
-        GROUP BY server
-    ) u ON u.server IS NOT DISTINCT FROM c.server
+    FROM (SELECT DISTINCT cause, server FROM cause_tools)
+    JOIN server_counts ON server_hash = hash(server)
     GROUP BY cause
 ),
 -- Calls to the cause's tools that were rejected before they reached the service that failed.
@@ -279,8 +291,9 @@ failures AS (
         since, client_changed, from_start, symptoms, other_symptoms, prominent,
         first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,
-        input.error AS input_error, left(e.error_text, 300) AS message, left(e.exception, 300) AS exception, e.verdict,
-        e.call_id AS call_id,
+        input.error AS input_error, example.message AS message, example.exception AS exception,
+        example.verdict AS verdict,
+        x.call_id AS call_id,
         least(1, affected / greatest(1, r.calls - coalesce(rejected, 0))) AS reached_rate,
         r.weighted * (0.25 + 0.75 * reached_rate) * (1 + r.weighted / n.weighted)
             * CASE WHEN n.ok = 0 AND 3 * affected >= n.calls
@@ -306,13 +319,6 @@ failures AS (
     LEFT JOIN rejections USING (cause)
     LEFT JOIN onsets USING (cause)
     LEFT JOIN other_clients USING (cause)
-    LEFT JOIN (
-        SELECT
-            call_id, error_text, verdict,
-            coalesce(stderr_error, CASE WHEN reason = 'server_crash' THEN last_words END) AS exception
-        FROM calls
-        LEFT JOIN (SELECT recording, last_words FROM recordings) USING (recording)
-    ) e ON e.call_id = x.call_id
 ),
 broken AS (
     SELECT
@@ -341,15 +347,11 @@ lives AS (
     SELECT
         kind, list(server ORDER BY affected DESC, server) AS servers, cause,
         sum(affected)::BIGINT AS affected, sum(total)::BIGINT AS total,
-        sum(probed)::BIGINT AS probed, sum(affected * coalesce(session_calls, 1)) AS lost,
+        sum(probed)::BIGINT AS probed, sum(affected * coalesce(weighted / sessions, 1)) AS lost,
         arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
         max(last_seen) AS last_seen, method, min(call_id) AS call_id
     FROM _server_problems
-    LEFT JOIN (
-        SELECT server, avg(sqrt(calls)) AS session_calls
-        FROM (SELECT server, session, sum(calls)::DOUBLE AS calls FROM usage GROUP BY ALL)
-        GROUP BY server
-    ) USING (server)
+    LEFT JOIN server_counts ON server_hash = hash(server)
     GROUP BY kind, cause, method, CASE kind
         WHEN 'noise' THEN ''
         WHEN 'crash' THEN server
@@ -364,12 +366,8 @@ problems AS (
         s.calls, s.ok, affected / s.ok AS rate, most.message AS message, most.call_id AS call_id,
         sqrt(affected) * (0.25 + 0.75 * least(1, affected / s.ok)) AS size
     FROM broken b
-    JOIN (
-        SELECT server, sum(calls)::BIGINT AS calls, sum(ok)::BIGINT AS ok
-        FROM usage
-        WHERE ok > 0
-        GROUP BY server
-    ) s ON s.server IS NOT DISTINCT FROM b.server
+    JOIN server_counts s ON server_hash = hash(b.server)
+    WHERE s.ok > 0
     UNION ALL BY NAME
     SELECT
         'drift' AS kind, [server] AS servers, tools, 'tool' AS fault, calls AS affected, calls,
