@@ -3,14 +3,14 @@
 The decoder's columns describe a regular reply completely, so its response is not read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
 
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector, wording
-from mcptally.seeds.inspector.factors import Examined, decisions
+from mcptally.seeds.inspector.factors import decisions
 from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
 from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
 from mcptally.tables.declaration import Column, StageTable
@@ -25,7 +25,6 @@ class _Errors(StageTable):
     message = Column(pl.String, "Message of a JSON-RPC error, as the program words it.")
     rejected = Column(pl.Boolean, "Whether the error is what the scenario expects.")
     sentence = Column(pl.String, "Evidence with the beginning of the text.")
-    wide = Column(pl.Boolean, "Whether the text has characters of two UTF-16 code units.")
     seed_is_business_error = Column(pl.Boolean, "Whether the document sees business logic.")
     seed_business_confidence = Column(pl.Float64, "Share of the points in the document.")
 
@@ -46,7 +45,7 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
     )
     keys = [*counts, *flags]
     distinct = keyed[keys].unique()
-    scored = [_score_parts(**row) for row in distinct.iter_rows(named=True)]
+    scored = [_score_parts(row) for row in distinct.iter_rows(named=True)]
     found = pl.DataFrame(
         {
             name: pl.Series([row[name] for row in scored], dtype=COLUMNS[name])
@@ -62,37 +61,26 @@ def successes(rows: pl.DataFrame) -> pl.DataFrame:
     return query.pipe(run_query)
 
 
-def _score_parts(
-    *,
-    text_blocks: int,
-    image_blocks: int,
-    resource_blocks: int,
-    has_structured_content: bool,
-    has_meta: bool,
-    empty: bool,
-    array: bool,
-    validated: bool,
-    refused: bool,
-) -> dict[str, Any]:
-    """Return both interpretations' scores of a reply with this content."""
+def _score_parts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both interpretations' scores of a reply with the content in `row`."""
     scored: dict[str, Any] = {}
     for interpretation in ("seed", "inspector"):
-        is_validated = validated and not (refused and interpretation == "inspector")
+        is_validated = row["validated"] and not (row["refused"] and interpretation == "inspector")
         found = ResponseMetadata(
-            text_block_count=text_blocks,
-            image_count=image_blocks,
-            resource_count=resource_blocks,
-            has_structured_content=has_structured_content,
-            has_meta=has_meta,
+            text_block_count=row["text_blocks"],
+            image_count=row["image_blocks"],
+            resource_count=row["resource_blocks"],
+            has_structured_content=row["has_structured_content"],
+            has_meta=row["has_meta"],
             output_schema_validation=(
                 OutputSchemaValidation(has_output_schema=True, is_valid=True)
                 if is_validated
                 else None
             ),
         )
-        if not array:
+        if not row["array"]:
             result = inspector.broken(wording.NO_CONTENT, found)
-        elif empty:
+        elif row["empty"]:
             result = inspector.broken(wording.EMPTY_CONTENT, found)
         else:
             result = inspector.responded(found)
@@ -242,25 +230,13 @@ def decided(examined: Iterable[tuple[pl.DataFrame, str]]) -> pl.DataFrame:
 
 def _error_sentence(texts: pl.Series) -> pl.Series:
     """Return evidence sentences, which quote the first 100 UTF-16 units of each error's text."""
-    # polars counts characters, not UTF-16 units; the counts differ only if a character is above
-    # U+FFFF.
-    text = Examined.text.col
-    frame = (
-        texts.alias("text")
-        .to_frame()
-        .lazy()
-        .with_columns(text.str.head(wording.ERROR_UNITS))
-        .with_columns(
-            wide=text.str.contains("[\U00010000-\U0010ffff]").fill_null(value=False),
-            sentence=wording.ERROR_MESSAGE + text.replace("", wording.UNKNOWN_ERROR),
-        )
-        .pipe(run_query)
-    )
-    if not frame.get_column(_Errors.wide.name).any():
-        return frame.get_column(_Errors.sentence.name)
-    heads = [
-        javascript.printable(javascript.cut(head, wording.ERROR_UNITS)) if wide else head
-        for head, wide in frame[["text", "wide"]].iter_rows()
+    heads = texts.str.head(wording.ERROR_UNITS)
+    distinct = heads.drop_nulls().unique()
+    sentences = [
+        wording.ERROR_MESSAGE
+        + javascript.printable(javascript.cut(head or wording.UNKNOWN_ERROR, wording.ERROR_UNITS))
+        for head in distinct
     ]
-    narrowed = pl.Series(heads, dtype=pl.String).replace("", wording.UNKNOWN_ERROR)
-    return wording.ERROR_MESSAGE + narrowed
+    return heads.replace_strict(
+        distinct, pl.Series(sentences, dtype=pl.String), default=None, return_dtype=pl.String
+    )
