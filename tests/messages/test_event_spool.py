@@ -8,7 +8,7 @@ from mcptally.messages.event_spool import Slicing
 from mcptally.transcript.events import FRAME_OF_EVENT
 from tests.benchmarks import archive as archives
 from tests.corpus import SAMPLES
-from tests.transcripts import lines_of
+from tests.transcripts import c2s, call, event, lines_of, opened, s2c, text, write
 
 TABLES = ("messages", "asks", "replies", "raws", "http", "opens", "closes", "gaps", "stderr")
 
@@ -64,6 +64,32 @@ def test_one_recording_is_not_divided(tmp_path: Path):
     assert not slices.several
     assert next(slices.events).messages.height == 4
     assert not (tmp_path / "events").exists()
+
+
+def size_of_texts(column: pl.Series) -> int:
+    """Return how many bytes the texts of a column take in memory."""
+    chunks = [each.to_arrow(compat_level=pl.CompatLevel.newest()) for each in column.get_chunks()]
+    return sum(
+        {each.address: each.size for chunk in chunks for each in chunk.buffers()[2:]}.values()
+    )
+
+
+def test_what_a_large_recording_repeats_is_in_memory_about_once(tmp_path: Path):
+    name, line, long = "r" * 40, "stderr " * 50, "result " * 30_000
+    events = [opened(name)]
+    for number in range(1, 301, 3):
+        events += [
+            c2s(number, call(number), name),
+            event("stderr", number + 1, name, text=line),
+            s2c(number + 2, text(number, long), name),
+        ]
+    path = write(tmp_path / "one.jsonl", events)
+    slicing = Slicing(tmp_path / "events", 1000, path.stat().st_size)
+    found = next(decode_slices([path], ["a"], slicing).events)
+    assert size_of_texts(found.replies["response"]) < 2 * len(long)
+    batches = 20
+    assert size_of_texts(found.stderr["text"]) < batches * len(line)
+    assert size_of_texts(found.messages["recording"]) < batches * len(name)
 
 
 @pytest.mark.parametrize(

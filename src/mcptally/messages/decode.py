@@ -460,24 +460,21 @@ class _Collector:
         # A chunk can be full only if a folder and a limit are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self.batch()
-        tables = self._take_tables()
-        if all(frame.is_empty() for frame in tables.values()):  # none of the lines was an event
+        if not self.frames:  # none of the lines was an event
             self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
             return
         if self.spool is None:
             recordings = pl.concat(
-                [
-                    frame.get_column(Event.recording.name)
-                    for frame in tables.values()
-                    if "recording" in frame.columns
-                ]
+                frame.get_column(Event.recording.name)
+                for frames in self.frames.values()
+                for frame in frames
+                if "recording" in frame.columns
             )
             if max(recordings.value_counts()["count"].to_list()) * 2 > recordings.len():
-                self.frames = {name: [frame] for name, frame in tables.items()}
                 self.budget.continue_chunk()
                 return
             self.spool = EventSpool(self.slicing, limit=self.budget.limit, read=self.budget.read)
-        self.spool.add(tables, self.budget.total)
+        self.spool.add(self._take_tables(), self.budget.total)
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:

@@ -34,6 +34,10 @@ _TYPES: Final[dict[Any, pl.DataType]] = {
 }
 
 
+_REPEATING: Final = "text"
+"""The field with a server's output on stderr, or with a raw frame: most of them repeat others."""
+
+
 @functools.cache
 def scalar_types(shape: type[Struct]) -> dict[str, pl.DataType]:
     """Map a struct's fields of strings, numbers, booleans or raw JSON to their polars types."""
@@ -49,17 +53,30 @@ def scalar_columns(items: Sequence[Struct], shape: type[Struct]) -> dict[str, pl
         return {name: value.new_from_index(0, len(items)) for name, value in one.items()}
     types = scalar_types(shape)
     return {
-        field.name: _scalar_column(values, types[field.name], field.default)
+        field.name: _repeating_texts(values)
+        if field.name == _REPEATING
+        else _scalar_column(values, types[field.name], field.default)
         for field, values in zip(msgspec.structs.fields(shape), transpose(items), strict=True)
         if field.name in types
     }
 
 
 def _scalar_column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
-    # Count absent members first, because most optional members are absent from a whole batch.
-    if values[0] is default and values.count(default) == len(values):
-        return pl.Series([None], dtype=dtype).new_from_index(0, len(values))
+    # In most batches, all events belong to the same recording and lack the same optional members.
+    if values[0] == values[-1] and values.count(values[0]) == len(values):
+        return _column(values[:1], dtype, default).new_from_index(0, len(values))
+    return _column(values, dtype, default)
+
+
+def _column(values: tuple[Any, ...], dtype: pl.DataType, default: Any) -> pl.Series:
     return json_texts(values) if default is ABSENT else pl.Series(values, dtype=dtype)
+
+
+def _repeating_texts(texts: Sequence[str | None]) -> pl.Series:
+    """Return texts as a String column that contains each distinct text only once."""
+    numbers: dict[str | None, int] = {}
+    rows = [numbers.setdefault(text, len(numbers)) for text in texts]
+    return pl.Series(list(numbers), dtype=pl.String).gather(rows)
 
 
 def mask_at(places: list[int], size: int) -> npt.NDArray[np.bool_]:
