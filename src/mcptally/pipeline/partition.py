@@ -158,6 +158,8 @@ def _gather_next(
     opened = conversation.recordings
     trim_heap()
     paired = pair(events, conversation)
+    # Keep of the messages only what their counts need.
+    events = msgspec.structs.replace(events, messages=events.messages.select(*Event.columns()))
     file_names = pl.Series(names, dtype=pl.String)
     calls = _with_file_names(paired.calls, file_names)
     messages = _with_file_names(paired.messages, file_names)

@@ -226,12 +226,11 @@ def finish_and_write(
         for each in _slices(part):
             tables = finish(each, context, settings.judging, payloads=settings.payloads)
             del each  # free the slice before the next slice is loaded
-            for table, frame in tables.items():
-                rows[table.name] += writer.write(table, frame)
             for outcome, count in tables[Calls].group_by("outcome").len().iter_rows():
                 outcomes[outcome] = outcomes.get(outcome, 0) + count
             broken += tables[Findings].filter(about="file", severity="error").height
-            del tables, frame
+            for table in [*tables]:
+                rows[table.name] += writer.write(table, tables.pop(table))
     return Written(rows, outcomes, broken)
 
 
