@@ -332,7 +332,7 @@ def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
 
 @pytest.mark.slow
 def test_of_a_large_archive_whole_sessions_are_read(tmp_path):
-    rows = calls([{"n": n} for n in range(-6, 594)], lambda a, _: a["n"] < 0, sessions=500)
+    rows = calls([{"n": n} for n in range(-6, 594)], lambda a, _: a["n"] < 0, sessions=420)
     store = build(tmp_path / "s", rows)
     [row] = store.ask("contrasts").pl().to_dicts()
     assert (row["sampled"], row["not_compared"]) == (True, 0)

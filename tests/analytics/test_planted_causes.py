@@ -155,17 +155,3 @@ def test_a_cause_in_the_order_of_calls_is_found(cause, answers):
 def test_no_cause_is_found_where_none_is(cause, answers):
     server, _ = NOT_FOUND[cause]
     assert [row["test"] for row in answers.of(server, "contrasts")] in ([None], [])
-
-
-@pytest.mark.slow
-def test_of_many_tools_that_fail_by_chance_at_most_five_percent_get_a_cause(tmp_path):
-    servers = Servers()
-    chances = (0.08, 0.2, 0.4, 0.6)
-    names = [
-        servers.add(simulated(likely(chances[seed % 4]), 1000 + seed, noise=0))
-        for seed in range(200)
-    ]
-    answers = servers.build(tmp_path / "s")
-    rows = [row for name in names for row in answers.of(name, "contrasts")]
-    assert len(rows) == 200
-    assert sum(row["test"] is not None for row in rows) <= 10

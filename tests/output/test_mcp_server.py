@@ -7,7 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -360,33 +359,7 @@ def test_recorded_by_our_recorder_and_scored_by_our_pipeline_there_is_no_finding
     assert outcomes == [("ok",), ("tool_error",)]
 
 
-SERVED = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere"))
-INSPECTOR = SERVED / "node_modules/.bin/mcp-inspector"
-
-
-@pytest.mark.server
-@pytest.mark.skipif(
-    not (SERVED / "node_modules/@modelcontextprotocol/sdk").is_dir()
-    or shutil.which("node") is None,
-    reason="no TypeScript SDK: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
-)
-def test_a_client_of_the_typescript_sdk_is_served(folder: Path):
-    serve = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
-    client = ["node", str(Path(__file__).parent / "client.cjs"), str(SERVED)]
-    done = subprocess.run(
-        [*client, *serve], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert sorted(told["tools"]) == sorted(TOOLS)
-    assert sorted(told["resources"]) == ["mcptally://rules", "mcptally://tables"]
-    assert sorted(told["templates"]) == [
-        "mcptally://questions/{question}",
-        "mcptally://rules/{name}",
-    ]
-    assert [answer.get("isError", False) for answer in told["answers"]] == (
-        [False, False, False, True, False]
-    )
+INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules/.bin/mcp-inspector"
 
 
 @pytest.mark.server
