@@ -6,7 +6,8 @@ The table `_HANDLERS` at the end of the module defines these actions.
 """
 
 import functools
-from asyncio import TimerHandle
+import socket
+from asyncio import Task, TimerHandle
 from collections.abc import Callable
 from typing import ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
@@ -18,7 +19,7 @@ from mcptally.record.http.request_limits import HEAD_SECONDS
 from mcptally.record.http.shared import Shared
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.state import State
-from mcptally.record.http.upstream_connection import UpstreamConnection
+from mcptally.record.http.tls import TlsStream
 
 P = ParamSpec("P")
 
@@ -68,10 +69,10 @@ class ProxyConnection:
         self.idle_since = shared.loop.time()
         """Loop time at which the last exchange ended or the connection began."""
         self._on_closed = on_closed
-        self._client: Socket | None = None
-        self._upstream_connection = UpstreamConnection(
-            shared.upstream, loop=shared.loop, handler=self, on_connected=self._on_connected
-        )
+        self._client = Socket(self, loop=shared.loop)
+        self._server = Socket(self, loop=shared.loop)
+        self._connecting: Task[None] | None = None
+        """Connects to the server, from the first bytes for it on."""
         self._timer: TimerHandle | None = None
         self._final_state: State | None = None
         """LINGERING or CLOSED at the end of the connection; before that None, and the exchange
@@ -80,10 +81,9 @@ class ProxyConnection:
         """Whether the connection closes after the current response."""
         self._lingered_bytes = 0
 
-    def start(self, client: Socket) -> None:
+    def start(self, client: socket.socket) -> None:
         """Start reading from the client."""
-        self._client = client
-        client.start()
+        self._client.start(client)
 
     @property
     def _current(self) -> ProxiedExchange:
@@ -107,10 +107,6 @@ class ProxyConnection:
     def is_idle(self) -> bool:
         """Whether no exchange is in progress."""
         return self._state is State.IDLE
-
-    @property
-    def _client_has_ended(self) -> bool:
-        return self._client is not None and self._client.ended
 
     def close_when_idle(self, why: str) -> None:
         """Close the connection after the current response; streams opened by GET close at once."""
@@ -141,7 +137,7 @@ class ProxyConnection:
 
     def _on_data(self, sock: Socket, data: bytes) -> None:
         handlers = self._HANDLERS[self._state]
-        if sock is self._upstream_connection.socket:
+        if sock is self._server:
             if data:
                 handlers.server_data(self, data)
             else:
@@ -164,7 +160,7 @@ class ProxyConnection:
         if forwarded is not None:
             self._record()
             self._write_server(forwarded)
-        elif self._protocol.pipelined_bytes > _MAX_PIPELINED_BYTES and self._client is not None:
+        elif self._protocol.pipelined_bytes > _MAX_PIPELINED_BYTES:
             self._client.pause()
 
     @_close_on_exception
@@ -175,19 +171,28 @@ class ProxyConnection:
 
     def _write_server(self, data: bytes) -> None:
         if data and self._state is not State.CLOSED:
-            self._upstream_connection.write(data)
-            if self._upstream_connection.is_full and self._client is not None:
+            self._server.write(data)
+            if self._connecting is None:
+                self._connecting = self._shared.loop.create_task(self._connect())
+            if self._server.is_full:
                 self._client.pause()
         self._start_next_request()
 
-    @_close_on_exception
-    def _on_connected(self, error: OSError | None) -> None:
-        if error is not None:
+    async def _connect(self) -> None:
+        try:
+            sock, tls = await self._shared.upstream.connect(self._shared.loop)
+        except OSError as error:
             self._respond_unreachable(error)
-        elif self._client_has_ended:
+            return
+        self._on_connected(sock, tls)
+
+    @_close_on_exception
+    def _on_connected(self, sock: socket.socket, tls: TlsStream | None) -> None:
+        self._server.start(sock, tls)
+        if self._client.ended:
             if self._exchange is not None:
                 self._shut_down_upstream(self._exchange)
-        elif self._client is not None and not self._upstream_connection.is_full:
+        elif not self._server.is_full:
             self._client.resume()
 
     # --- from the server ------------------------------------------------------------------------
@@ -222,16 +227,13 @@ class ProxyConnection:
             return
         self._write_client(error.forwarded)
         if exchange.state is not State.ANSWERED:
-            has_ended = self._upstream_connection.has_ended
-            self._truncate("server", why="closed" if has_ended else f"not HTTP: {error}")
+            self._truncate("server", why="closed" if self._server.ended else f"not HTTP: {error}")
         self._close_now()
 
     def _write_client(self, data: bytes) -> None:
-        if self._client is None or not data:
-            return
         self._client.write(data)
-        if self._client.is_full and self._upstream_connection.socket is not None:
-            self._upstream_connection.socket.pause()
+        if self._client.is_full:
+            self._server.pause()
 
     def _record(self) -> None:
         """Record all events that are complete."""
@@ -249,30 +251,24 @@ class ProxyConnection:
         if self._protocol.is_receiving_request:
             # The response came before the end of the request. Keep sending the request while the
             # server reads it.
-            if self._upstream_connection.has_ended or self._upstream_connection.is_broken:
+            if self._server.ended or self._server.is_broken:
                 self._linger()
             return
         exchange.record.release()
         self._protocol.exchange = None
         self.idle_since = self._shared.loop.time()
-        if (
-            self._is_stopping
-            or self._client_has_ended
-            or not self._protocol.start_next_cycle(exchange)
-        ):
+        if self._is_stopping or self._client.ended or not self._protocol.start_next_cycle(exchange):
             self._close_now()
             return
-        if self._client is not None:
-            self._client.resume()
+        self._client.resume()
         if self._protocol.pipelined_bytes:
             self._from_client(None)
 
     def on_drained(self, sock: Socket) -> None:
         """Resume reading one side after the send buffer of the other side has drained."""
-        other = self._upstream_connection.socket if sock is self._client else self._client
+        other = self._server if sock is self._client else self._client
         if (
-            other is not None
-            and self._state is not State.CLOSED
+            self._state is not State.CLOSED
             and self._protocol.pipelined_bytes <= _MAX_PIPELINED_BYTES
         ):
             other.resume()
@@ -283,7 +279,7 @@ class ProxyConnection:
     def on_read_error(self, sock: Socket, error: OSError) -> None:
         """Handle a read error on either side."""
         handlers = self._HANDLERS[self._state]
-        if sock is self._upstream_connection.socket:
+        if sock is self._server:
             handlers.server_end(self, error)
         else:
             handlers.client_error(self, error)
@@ -297,7 +293,7 @@ class ProxyConnection:
         """Handle a write error on either side."""
         # Keep reading from the server: it may have sent a response, and only a read reports its
         # end.
-        if self._state is not State.CLOSED and sock is not self._upstream_connection.socket:
+        if self._state is not State.CLOSED and sock is not self._server:
             self._on_client_error(error)
 
     def _on_client_end(self) -> None:
@@ -324,7 +320,7 @@ class ProxyConnection:
             or self._protocol.is_receiving_request
             or exchange.is_streaming
         ):
-            self._upstream_connection.finish_sending()
+            self._server.finish_sending()
 
     def _end_idle(self, error: OSError | None) -> None:
         """Close the idle client connection after the server has closed its connection."""
@@ -346,7 +342,7 @@ class ProxyConnection:
             self._end_early(error)
 
     def _end_answered(self, _error: OSError | None) -> None:
-        if self._protocol.is_receiving_request and not self._client_has_ended:
+        if self._protocol.is_receiving_request and not self._client.ended:
             self._linger()
         else:
             self._finish_exchange()
@@ -380,10 +376,9 @@ class ProxyConnection:
             self._exchange.truncate_request()
             self._release_exchange(self._exchange)
         self._final_state = State.LINGERING
-        self._upstream_connection.abort()
-        if self._client is not None:
-            self._client.finish_sending()
-            self._client.resume()
+        self._abort_server()
+        self._client.finish_sending()
+        self._client.resume()
         self._timer = self._shared.loop.call_later(LINGER_SECONDS, self._close_now)
 
     def _discard(self, data: bytes) -> None:
@@ -403,16 +398,22 @@ class ProxyConnection:
         self._truncate("proxy", why="closed")
         if self._timer is not None:
             self._timer.cancel()
-        if self._client is not None:
-            if reset:
-                self._client.abort(reset=True)
-            else:
-                self._client.close()
-        self._upstream_connection.abort(reset=reset)
+        if reset:
+            self._client.abort(reset=True)
+        else:
+            self._client.close()
+        self._abort_server(reset=reset)
         self._on_closed(self)
+
+    def _abort_server(self, *, reset: bool = False) -> None:
+        """Close the connection to the server, or cancel the attempt to connect."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._server.abort(reset=reset)
 
     # --- responses of the recorder --------------------------------------------------------------
 
+    @_close_on_exception
     def _respond_unreachable(self, error: OSError) -> None:
         self._respond(
             502,

@@ -15,7 +15,6 @@ from mcptally.record.http.head_redaction import HeadRedaction
 from mcptally.record.http.proxy import ProxyConnection
 from mcptally.record.http.recordings import MAX_OPEN, Sessions
 from mcptally.record.http.shared import Shared
-from mcptally.record.http.socket import Socket
 from mcptally.record.http.upstream import UpstreamServer, address_text, is_loopback
 from mcptally.record.http.write_queue import WriteQueue
 from mcptally.redaction import policy as redaction_policy
@@ -196,7 +195,7 @@ class Service:
             return
         connection = ProxyConnection(self._shared, self._on_closed)
         self._connections.add(connection)
-        connection.start(Socket(sock, connection, loop=self.loop))
+        connection.start(sock)
 
     def _close_idle_connection(self) -> bool:
         """Close the connection that has been idle the longest; return False if none is idle."""

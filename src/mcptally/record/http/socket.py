@@ -1,4 +1,4 @@
-"""Implements a connected socket on the event loop, with optional TLS.
+"""Implements a socket on the event loop, with optional TLS.
 
 The two directions of a socket fail independently: after a failed write, reading continues to the
 end of the stream. Thus, if a server responds 413 and closes the connection during the request, its
@@ -36,21 +36,16 @@ class SocketHandler(Protocol):
 
 
 class Socket:
-    """One connection, which calls `handler` for each event."""
+    """One connection, which calls `handler` for each event; until `start`, data is buffered."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        handler: SocketHandler,
-        *,
-        loop: EventLoop,
-        tls: TlsStream | None = None,
-    ) -> None:
-        self._sock = sock
-        self._fd = sock.fileno()
+    _sock: socket.socket
+    _fd: int
+
+    def __init__(self, handler: SocketHandler, *, loop: EventLoop) -> None:
         self._handler = handler
         self._loop = loop
-        self._tls = tls
+        self._tls: TlsStream | None = None
+        self._is_connected = False
         self._send_buffer = bytearray()
         self._reading = False
         self._writing = False
@@ -63,11 +58,16 @@ class Socket:
         self.is_broken = False
         """Whether a write failed; further writes are discarded."""
 
-    def start(self) -> None:
-        """Start reading."""
+    def start(self, sock: socket.socket, tls: TlsStream | None = None) -> None:
+        """Start reading from a connected socket, and send what was buffered before."""
+        self._sock, self._fd, self._tls = sock, sock.fileno(), tls
+        self._is_connected = True
         self.resume()
-        if self._tls is not None and (early := self._tls.decrypt(b"")):
+        if tls is not None and (early := tls.decrypt(b"")):
             self._loop.call_soon(lambda: self._handler.on_data(self, early))
+        waiting, self._send_buffer = bytes(self._send_buffer), bytearray()
+        self._above_high_water = False
+        self.write(waiting)
 
     @property
     def is_full(self) -> bool:
@@ -84,13 +84,16 @@ class Socket:
 
     def resume(self) -> None:
         """Resume reading."""
-        if not (self._reading or self.ended or self.closed):
+        if self._is_connected and not (self._reading or self.ended or self.closed):
             self._reading = True
             self._loop.set_reader(self._fd, self._readable)
 
     def write(self, data: bytes) -> None:
         """Send as much of `data` as possible now, and buffer the rest."""
         if self.closed or self.is_broken or not data:
+            return
+        if not self._is_connected:
+            self._send_buffer += data
             return
         self._send(data if self._tls is None else self._tls.encrypt(data))
 
@@ -113,6 +116,8 @@ class Socket:
 
     def finish_sending(self) -> None:
         """Close the sending side after the send buffer is empty; reading continues."""
+        if not self._is_connected:
+            return
         if self._tls is not None and not (self.closed or self.is_broken):
             self._send(self._tls.close_notify())
         self._after_sending("finish")
@@ -131,6 +136,8 @@ class Socket:
             self._writing = False
             self._loop.set_writer(self._fd, None)
         self.closed = True
+        if not self._is_connected:
+            return
         if reset:
             with contextlib.suppress(OSError):
                 self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -18,13 +18,15 @@ from mcptally.record.http import sse_endpoint
 from mcptally.record.http.capacity import enable_keepalive
 from mcptally.record.http.error_text import INVALID_HOST
 from mcptally.record.http.event_loop import READ_SIZE, EventLoop
-from mcptally.record.http.socket import Socket, SocketHandler
 from mcptally.record.http.tls import TlsStream, trusting
 
 CONNECT_SECONDS: Final = 30.0
 """Maximum seconds to establish a connection, including TLS."""
 
 _CREDENTIALS: Final = re.compile("//.*@", re.DOTALL)
+
+Connected = tuple[socket.socket, TlsStream | None]
+"""A connected socket, and its TLS state."""
 
 _Address = tuple[int, int, int, str, Any]
 _SocketAddress = tuple[Any, ...]
@@ -125,7 +127,7 @@ class UpstreamServer:
                 ) from error
             # The name may become resolvable later, so each connection attempt checks again.
 
-    async def connect(self, loop: EventLoop, handler: SocketHandler) -> Socket:
+    async def connect(self, loop: EventLoop) -> Connected:
         """Try all addresses in order, and return the first connected socket.
 
         Raises:
@@ -135,14 +137,12 @@ class UpstreamServer:
         async with asyncio.timeout(CONNECT_SECONDS):
             for address in await self._addresses():
                 try:
-                    return await self._connect_to(address, loop, handler)
+                    return await self._connect_to(address, loop)
                 except OSError as failure:
                     error = failure
         raise error
 
-    async def _connect_to(
-        self, address: _Address, loop: EventLoop, handler: SocketHandler
-    ) -> Socket:
+    async def _connect_to(self, address: _Address, loop: EventLoop) -> Connected:
         family, kind, proto, _, place = address
         sock = socket.socket(family, kind, proto)
         try:
@@ -150,7 +150,7 @@ class UpstreamServer:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             enable_keepalive(sock)
             await loop.sock_connect(sock, place)
-            return Socket(sock, handler, loop=loop, tls=await self._handshake(loop, sock))
+            return sock, await self._handshake(loop, sock)
         except BaseException:
             sock.close()
             raise
