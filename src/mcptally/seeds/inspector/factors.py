@@ -85,12 +85,10 @@ def decisions(inputs: pl.DataFrame) -> pl.DataFrame:
         inputs.lazy()
         .join(_texts(inputs), on="text", how="left", maintain_order="left")
         .join(_tools(inputs), on="tool", how="left", maintain_order="left")
-        .join(_references(inputs).lazy(), on=["text", "arguments"], how="left", nulls_equal=True,
-              maintain_order="left")
-        .with_columns(_Facts.s_tested.col.fill_null(value=False))
+        .with_columns(_references(inputs))
         .with_columns(*_program_points(), *_document_points())
         .pipe(run_query)
-    )  # fmt: skip
+    )
     return rows.with_columns(
         i_share=_share(rows.get_column(_Facts.i_points.name), inspector.ROWS.value("total")),
         s_share=_share(rows.get_column(_Facts.s_points.name), document.ROWS.value("total")),
@@ -171,36 +169,23 @@ _MAY_HOLD_IDS: Final = (r'[iI][dD][sS]?"[ \t\r\n]*:', "-[0-9A-Fa-f]{4}-[0-9A-Fa-
 A single pattern for all three would take five times as long, because it has no literal prefix."""
 
 
-def _references(inputs: pl.DataFrame) -> pl.DataFrame:
-    """Return the pairs of a text and arguments where the text contains an id in the arguments."""
+def _references(inputs: pl.DataFrame) -> pl.Series:
+    """Return `s_tested`: whether the text of each row contains an id in the row's arguments."""
     worth = pl.any_horizontal(Examined.arguments.col.str.contains(each) for each in _MAY_HOLD_IDS)
-    pairs = (
+    arguments = inputs.lazy().select("arguments").unique().filter(worth).pipe(run_query)
+    held = (
         inputs.lazy()
         .select("text", "arguments")
-        .filter(worth & Examined.text.col.is_not_null())
-        .unique()
-        .pipe(run_query)
-    )
-    if not pairs.height:
-        return pairs.hstack([pl.Series("s_tested", [], dtype=pl.Boolean)])
-    held = (
-        pairs.lazy()
-        .join(_ids(pairs.get_column(Examined.arguments.name).unique()).lazy(), on="arguments")
+        .with_row_index("row")
+        .join(_ids(arguments.to_series()).lazy(), on="arguments")
         .filter(Examined.text.col.str.to_lowercase().str.contains(_Facts.id.col, literal=True))
         .pipe(run_query)
     )
-    # Check the word boundaries in the few remaining pairs.
-    found = [
-        document.references_ids(text.lower(), (each,))
-        for text, each in held[["text", "id"]].iter_rows()
-    ]
-    return (
-        held.lazy()
-        .filter(pl.Series(found, dtype=pl.Boolean))
-        .select("text", "arguments", s_tested=pl.lit(value=True))
-        .unique()
-        .pipe(run_query)
-    )
+    contains = np.zeros(inputs.height, dtype=np.bool_)
+    # Check the word boundaries in the few remaining rows.
+    for row, text, each in held[["row", "text", "id"]].iter_rows():
+        contains[row] |= document.references_ids(text.lower(), (each,))
+    return series_from_numpy(contains, _Facts.s_tested.name)
 
 
 def _ids(arguments: pl.Series) -> pl.DataFrame:
