@@ -129,9 +129,13 @@ def _with_hidden_errors(calls: pl.DataFrame, judging: ScoringRules) -> pl.DataFr
     is_result = (Judged.outcome.col == "ok") & Judged.tool.col.is_not_null()
     text = pl.col("first_text")
     if calls.get_column(Judged.stderr_error.name).count():
-        has_data = ~matches(text.fill_null(""), _EMPTY)
-        has_data |= ~matches(pl.col("structured_content").fill_null(""), _EMPTY)
-        text = pl.when(has_data).then(text).otherwise(pl.coalesce(Judged.stderr_error.col, text))
+        # Test only these results, because `matches` copies the texts.
+        raised = is_result & Judged.stderr_error.col.is_not_null()
+        has_data = pl.any_horizontal(
+            ~matches(pl.when(raised).then(content).fill_null(""), _EMPTY)
+            for content in (text, pl.col("structured_content"))
+        )
+        text = pl.when(raised & ~has_data).then(Judged.stderr_error.col).otherwise(text)
     results = calls.select(
         *(name for name in hidden_errors.READ if name in calls.columns),
         text=pl.when(is_result).then(text),

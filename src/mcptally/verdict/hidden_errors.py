@@ -106,7 +106,6 @@ class _Blocks(_Results):
     result = Column(pl.UInt32, "Row of the result.")
     is_json = Column(pl.Boolean, "Whether the text is JSON.")
     prose = Column(pl.String, "The text, unless it is JSON.")
-    parsed = Column(pl.String, "The text that is JSON, or the structured content.")
     unusual = Column(pl.Boolean, "Whether the tool usually answers in JSON, but not here.")
     json = Column(pl.String, "The members of the JSON, one per line.")
 
@@ -207,22 +206,20 @@ def _blocks(results: pl.DataFrame) -> pl.DataFrame:
     blocks = (
         first.with_columns(is_json=is_json)
         .with_columns(
-            prose=pl.when(~_Blocks.is_json.col).then("text"),
-            # Omit very long texts, to avoid copying them.
-            parsed=pl.coalesce(
-                pl.when("is_json").then("text"),
-                pl.when(_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).then(
-                    "structured"
-                ),
-                pl.when(~_Blocks.is_json.col & (_Results.text.col.str.len_chars() <= MAX_INSIDE))
-                .then("text")
-                .str.extract(_JSON_INSIDE, 1),
-            ),
-            unusual=~_Blocks.is_json.col & usual,
+            prose=pl.when(~_Blocks.is_json.col).then("text"), unusual=~_Blocks.is_json.col & usual
         )
         .pipe(run_query)
     )
-    return blocks.hstack([json_paths.lines(blocks.get_column(_Blocks.parsed.name)).alias("json")])
+    # Choosing between two columns would copy their texts, so each is parsed on its own.
+    fits = (_Results.structured.col.str.len_chars() <= json_paths.MAX_TEXT).fill_null(value=False)
+    short = ~fits & (_Blocks.prose.col.str.len_chars() <= MAX_INSIDE)
+    parsed = blocks.select(
+        text=pl.when("is_json").then("text"),
+        structured=pl.when(~_Blocks.is_json.col & fits).then("structured"),
+        inside=pl.when(short).then("prose").str.extract(_JSON_INSIDE, 1),
+    )
+    lines = pl.concat_str(*map(json_paths.lines, parsed)).alias(_Blocks.json.name)
+    return blocks.with_columns(lines)
 
 
 def _decisions(chosen: tuple[HiddenRule, ...]) -> pl.DataFrame:
