@@ -5,7 +5,7 @@ The formats follow real logs of these programs (docs/reference/import-formats.md
 
 import datetime
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 Event = dict[str, Any]
@@ -105,59 +105,3 @@ def enveloped(events: Iterable[Event]) -> str:
 
 def bare(events: Iterable[Event]) -> str:
     return "".join(plain(e["msg"]) + "\n" for e in events if e["event"] == "message")
-
-
-def har(events: Iterable[Event]) -> str:
-    """Recorded HTTP traffic as a HAR, like that of a proxy."""
-    exchanges: dict[str, Event] = {}
-    for e in events:
-        if e.get("scope") is None:
-            continue
-        x = exchanges.setdefault(
-            f"{e['recording']}/{e['scope']}",
-            {"began": e["ts_ns"], "ended": e["ts_ns"], "asked": "", "said": [], "sse": False},
-        )
-        x["ended"] = max(x["ended"], e["ts_ns"])
-        if e["event"] == "http":
-            x[e["phase"]] = e
-        elif e["event"] == "message" and e["dir"] == "c2s":
-            x["asked"] = plain(e["msg"])
-        elif e["event"] == "message":
-            x["sse"] |= "sse_id" in e or "sse_event" in e
-            x["said"].append(e)
-    entries = [_entry(x) for x in exchanges.values() if "request" in x]
-    return json.dumps({"log": {"version": "1.2", "entries": entries}}, indent=1)
-
-
-def _entry(x: Event) -> Event:
-    headers: Callable[[Event], list[Event]] = lambda e: [  # noqa: E731
-        {"name": k, "value": v} for k, v in (e.get("headers") or {}).items()
-    ]
-    response = x.get("response", {})
-    streams = "event-stream" in (response.get("headers") or {}).get("content-type", "")
-    if streams:
-        said = "".join(
-            (f"id: {e['sse_id']}\n" if e.get("sse_id") else "")
-            + f"event: message\ndata: {plain(e['msg'])}\n\n"
-            for e in x["said"]
-        )
-    else:
-        said = "".join(plain(e["msg"]) for e in x["said"])
-    request = {
-        "method": x["request"]["method"],
-        "url": f"http://127.0.0.1:9000{x['request']['path']}",
-        "headers": headers(x["request"]),
-    }
-    if x["asked"]:
-        request["postData"] = {"mimeType": "application/json", "text": x["asked"]}
-    return {
-        "startedDateTime": parse_timestamp(x["began"], "%Y-%m-%dT%H:%M:%S") + "+00:00",
-        "time": (x["ended"] - x["began"]) / 1e6,
-        "request": request,
-        "response": {
-            "status": response.get("status", 0),
-            "headers": headers(response),
-            "content": {"size": len(said), "mimeType": "", "text": said},
-        },
-        "timings": {"send": 0, "wait": 1, "receive": 0},
-    }

@@ -30,7 +30,7 @@ from tests.importers.imported_logs import (
     events,
 )
 
-HTTP = styles.har(events(TRACES / "everything-http.jsonl.zst")[:60]).encode()
+HAR = json.loads(gzip.decompress((SAMPLES / "mitmproxy.har.gz").read_bytes()))["log"]
 TIME = events(TRACES / "time.jsonl")[:40]
 CODEX = (
     b'{"timestamp":"2026-03-01T10:00:00Z","type":"event_msg","payload":{"type":"mcp_tool_call_end",'
@@ -57,7 +57,7 @@ WHOLE = {
     "claude-code": CODE,
     "codex": CODEX * 2,
     "vscode": styles.vscode(TIME).encode(),
-    "har": HTTP,
+    "har": json.dumps({"log": HAR | {"entries": HAR["entries"][:8]}}).encode(),
     "otlp": gzip.decompress((SAMPLES / "spans-server.jsonl.gz").read_bytes())[:20_000],
     "mcpsnoop": SNOOP,
     "jsonrpc": styles.bare(TIME).encode(),

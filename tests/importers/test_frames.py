@@ -105,25 +105,6 @@ def test_bare_messages_have_no_times_and_get_directions_from_the_protocol(tmp_pa
     assert recordings.select("opened_at", "ended_at").null_count().row(0) == (12, 12)
 
 
-@pytest.mark.slow
-def test_a_har_of_recorded_http_traffic_gives_the_same_calls(tmp_path):
-    recording = TRACES / "excel-http.jsonl.zst"
-    source = tmp_path / "traffic.har"
-    source.write_text(styles.har(events(recording)))
-    done = import_logs(source, tmp_path / "t", redaction="none")
-    assert done.unused_lines == 0
-    assert all_records_accounted_for(done)
-    recorded = calls_of(recording, tmp_path / "a")
-    imported = calls_of(tmp_path / "t", tmp_path / "b")
-    # A HAR does not say who closed an exchange, so a cancelled call has no response there.
-    known = pl.col("outcome").replace("cancelled", "no_response")
-    imported, recorded = imported.with_columns(known), recorded.with_columns(known)
-    names = ("dir", "method", "tool", "arguments", "outcome", "error_code", "error_text")
-    assert facts(imported, *names) == facts(recorded, *names)
-    failed = [frame.filter(pl.col("outcome") != "no_response") for frame in (imported, recorded)]
-    assert facts(failed[0], "tool", "verdict") == facts(failed[1], "tool", "verdict")
-
-
 def test_importing_again_gives_the_same_ids_and_files(tmp_path):
     source = tmp_path / "mcp-server-time.log"
     whole = styles.claude_desktop(events(TRACES / "time.jsonl"))

@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 from mcptally.pipeline import run
 from tests import transcripts
@@ -409,26 +408,6 @@ def test_the_order_of_files_does_not_change_the_result(files, chance):
         mixed = list(files)
         chance.shuffle(mixed)
         assert of_pipeline(written(other, mixed)) == of_pipeline(there)
-
-
-@settings(max_examples=max(1, settings.default.max_examples // 25), phases=PHASES)
-@given(archives())
-def test_partitioning_does_not_change_the_tables(files):
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "traces").mkdir()
-        traces = written(Path(folder) / "traces", files)
-        stores = []
-        for size in (1, None):
-            out = Path(folder) / f"store {size}"
-            run.score(traces, out=out, partition_bytes=size)
-            stores.append(
-                {
-                    name: pl.read_parquet(out / name / "**" / "*.parquet").sort(pl.all())
-                    for name in ("calls", "messages", "findings", "recordings", "tools")
-                }
-            )
-        for name, table in stores[0].items():
-            assert_frame_equal(table, stores[1][name])
 
 
 def test_a_cancellation_of_null_cancels_nothing(tmp_path):
