@@ -5,9 +5,7 @@ import pytest
 
 import mcptally as mt
 from mcptally.tables.all_tables import TABLES
-from mcptally.tables.ui_errors import UiErrors
-from mcptally.tables.ui_runs import UiRuns
-from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.ui_tests import UiErrors, UiRuns, UiSteps
 from mcptally.tables.validations import Validations
 
 EMPTY = {

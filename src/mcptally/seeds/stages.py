@@ -8,7 +8,7 @@ from mcptally.seeds.redmine import error_forms
 from mcptally.seeds.validation_logic import arguments
 from mcptally.seeds.validation_protocol import calls as validation_calls
 from mcptally.tables.declaration import Table
-from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.ui_tests import UiSteps
 from mcptally.tables.validations import Validations
 
 

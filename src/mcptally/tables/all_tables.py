@@ -10,9 +10,7 @@ from mcptally.tables.messages import Messages
 from mcptally.tables.recordings import Recordings
 from mcptally.tables.seed_scores import SeedScores
 from mcptally.tables.tools import Tools
-from mcptally.tables.ui_errors import UiErrors
-from mcptally.tables.ui_runs import UiRuns
-from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.ui_tests import UiErrors, UiRuns, UiSteps
 from mcptally.tables.usage import Usage
 from mcptally.tables.validations import Validations
 

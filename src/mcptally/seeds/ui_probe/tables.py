@@ -9,9 +9,7 @@ import polars as pl
 from mcptally.seeds.ui_probe import test_runs
 from mcptally.seeds.ui_probe.shapes import as_double
 from mcptally.tables.declaration import Table
-from mcptally.tables.ui_errors import UiErrors
-from mcptally.tables.ui_runs import UiRuns
-from mcptally.tables.ui_steps import UiSteps
+from mcptally.tables.ui_tests import UiErrors, UiRuns, UiSteps
 
 
 def ui_tables(
