@@ -121,10 +121,10 @@ def test_reading_a_file_to_its_end_gives_its_digest(tmp_path: Path, name: str):
     blob = random.Random(1).randbytes
     path = write(tmp_path / name, [opened(f"r{i}", blob=blob(999).hex()) for i in range(1500)])
     size = path.stat().st_size
-    digests = Digests()
+    digests: Digests = {}
     lines = read_lines(path, digests=digests)
     next(lines)
-    assert digests.get(path, size) is None
+    assert digests.get((path, size)) is None
     assert all(isinstance(run, LineRun) for run in lines)
-    assert digests.get(path, size) == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert digests.get(path, size + 1) is None
+    assert digests.get((path, size)) == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digests.get((path, size + 1)) is None

@@ -43,10 +43,10 @@ def test_parts_have_every_line_once_and_whole_recordings(
     assert list(itertools.chain(*parts)) == lines_of(path)
     found = [{json.loads(line)["recording"] for _, line in part} for part in parts]
     assert sum(map(len, found)) == len(set(names))
-    digests = Digests()
+    digests: Digests = {}
     list(read_lines(path, digests=digests))
     for span in spans:
-        assert span.sha256 == digests.get(path, span.size)
+        assert span.sha256 == digests.get((path, span.size))
     assert sum(span.share for span in spans) == pytest.approx(1)
 
 

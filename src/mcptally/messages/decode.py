@@ -208,7 +208,7 @@ class _Collector:
         The lines stay in memory, because the payloads refer to them."""
         self.bytes = 0
         self.room = DecompressionBudget()
-        self.digests = Digests()
+        self.digests: Digests = {}
         self.tallies: list[ReadTally] = []
         self.rereads_left = MAX_REREAD
         self.long_results = LongResults()
@@ -217,7 +217,7 @@ class _Collector:
     def file(self, number: int, path: Path, span: Span | None) -> None:
         """Read a file, or a span of it, and add its events and findings."""
         if span is not None:
-            self.digests.add(path, span.size, span.sha256)
+            self.digests[path, span.size] = span.sha256
         good = noise = 0
         bad: Counter[str] = Counter()
         tally = ReadTally()

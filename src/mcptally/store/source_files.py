@@ -106,7 +106,7 @@ def source_of(
         digests: digests computed while files were read; a file without a digest is read again.
     """
     now = file_state(path)
-    sha256 = digests.get(path, now.identity[0]) if digests else None
+    sha256 = (digests or {}).get((path, now.identity[0]))
     if sha256 is None:
         try:
             sha256 = digest_of(path)

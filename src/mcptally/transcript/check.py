@@ -7,6 +7,7 @@ read buffer and a few numbers per recording and per gap in its numbering.
 import dataclasses
 import fcntl
 import functools
+import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
@@ -20,7 +21,7 @@ from mcptally.plural import count
 from mcptally.transcript.discover import SkippedFile, discover
 from mcptally.transcript.events import FRAME_OF_EVENT as EVENT_TYPES
 from mcptally.transcript.events import AnyEvent, CloseEvent, GapEvent, OpenEvent
-from mcptally.transcript.files import Damage, DecompressionBudget, LineRun, read_lines
+from mcptally.transcript.files import Damage, DecompressionBudget, read_lines
 from mcptally.transcript.format import EVENT_NAMES
 from mcptally.transcript.parse import (
     MAX_NOISE_LINES,
@@ -191,7 +192,7 @@ def _check_file(
         known = parse_lines(run.data, run.ends)
         for event in known or ():
             _add_event(event, path, seen)
-        for number, line in _numbered_lines(run) if known is None else ():
+        for number, line in enumerate(io.BytesIO(run.data), run.first) if known is None else ():
             event_or_why = parse_event(line.removesuffix(b"\n"))
             if isinstance(event_or_why, tuple):
                 rule, words = event_or_why
@@ -216,15 +217,6 @@ def _check_file(
     if not total and not problems:
         problems.append("empty")
     return FileCheck(str(path), total, unread, round(tally.share, 6), problems), tally
-
-
-def _numbered_lines(run: LineRun) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the text (with newline) of each line in a run."""
-    number, begin = run.first, 0
-    while begin < len(run.data):
-        end = run.data.find(b"\n", begin) + 1 or len(run.data)
-        yield number, run.data[begin:end]
-        number, begin = number + 1, end
 
 
 def _add_event(event: AnyEvent, path: Path, seen: dict[str, _RecordingState]) -> None:

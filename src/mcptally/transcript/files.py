@@ -75,20 +75,8 @@ class DecompressionBudget(msgspec.Struct):
     left: int = UNPACK_BUDGET_BYTES
 
 
-class Digests:
-    """Sizes and SHA-256 digests of local files that were read from start to end."""
-
-    def __init__(self) -> None:
-        self._of_file: dict[Path, tuple[int, str]] = {}
-
-    def add(self, path: Path, size: int, sha256: str) -> None:
-        """Store the digest of a file that was read completely."""
-        self._of_file[path] = (size, sha256)
-
-    def get(self, path: Path, size: int) -> str | None:
-        """Return the digest of a file; None if the file was not read or its size has changed."""
-        known, sha256 = self._of_file.get(path, (None, None))
-        return sha256 if known == size else None
+Digests = dict[tuple[Path, int], str]
+"""Maps local files that were read completely, with their sizes, to SHA-256 digests in hex."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -145,7 +133,7 @@ class _FileAtOpen(io.FileIO):
             self._digest.update(view[:count])
             self._digested += count
             if self._digested == self.size:
-                self._digests.add(self._path, self.size, self._digest.hexdigest())
+                self._digests[self._path, self.size] = self._digest.hexdigest()
         return count
 
     def readall(self) -> bytes:

@@ -8,7 +8,7 @@ with the same name is never mistaken for the transcript.
 import dataclasses
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -92,16 +92,12 @@ class _File:
         default_factory=lambda: defaultdict(set)
     )
     """Maps line numbers to the recording and `seq` of the messages that are expected there."""
-    searched: list[range] = dataclasses.field(default_factory=list)
-    """Ranges of lines that are searched for stderr."""
+    searched: set[int] = dataclasses.field(default_factory=set)
+    """Numbers of the lines that are searched for stderr."""
     lines: dict[int, tuple[int, bytes]] = dataclasses.field(default_factory=dict)
     """Maps the line number of each wanted message to the message's time and the line."""
     stderr: list[_Stderr] = dataclasses.field(default_factory=list)
     not_read: str | None = None
-
-    def last(self) -> int:
-        """Return the number of the last line to search."""
-        return max(lines.stop for lines in self.searched) - 1
 
 
 def read_calls(
@@ -140,7 +136,7 @@ def _want(files: Mapping[str, _File], place: CallPosition) -> None:
         if last - first <= 2 * NEAR_LINES:
             spans = [(place.request.file, first, last)]
     for file, first, last in spans:
-        files[file].searched.append(range(max(1, first - NEAR_LINES), last + NEAR_LINES + 1))
+        files[file].searched.update(range(max(1, first - NEAR_LINES), last + NEAR_LINES + 1))
 
 
 def _read(name: str, file: _File, left: int, folder: Path) -> int:
@@ -151,7 +147,7 @@ def _read(name: str, file: _File, left: int, folder: Path) -> int:
     if left <= 0:
         file.not_read = f"{name} was not read: the limit for reading transcripts was reached"
         return left
-    last, ranges = file.last(), list(_merged(file.searched))
+    last = max(file.searched)
     path = folder / name
     for run in read_lines(path if path.exists() else Path(name)):
         if isinstance(run, Damage):
@@ -160,54 +156,36 @@ def _read(name: str, file: _File, left: int, folder: Path) -> int:
         if run.first > last:
             break
         left -= len(run.data)
-        inside = range(run.first, run.first + run.count)
-        if any(lines.start < inside.stop and inside.start < lines.stop for lines in ranges):
-            _search(run, file, ranges)
-        if left <= 0 and inside.stop <= last:
+        _search(run, file)
+        end = run.first + run.count - 1
+        if left <= 0 and end < last:
             file.not_read = (
-                f"{name} was not read after line {inside.stop - 1}: the limit for reading "
-                "transcripts was reached"
+                f"{name} was not read after line {end}: the limit for reading transcripts was "
+                "reached"
             )
             break
     return left
 
 
-def _merged(ranges: Iterable[range]) -> Iterator[range]:
-    """Merge the ranges; yield them in order and without overlaps."""
-    found: range | None = None
-    for each in sorted(ranges, key=lambda lines: lines.start):
-        if found is not None and each.start <= found.stop:
-            found = range(found.start, max(found.stop, each.stop))
-            continue
-        if found is not None:
-            yield found
-        found = each
-    if found is not None:
-        yield found
-
-
-def _search(run: LineRun, file: _File, ranges: Sequence[range]) -> None:
+def _search(run: LineRun, file: _File) -> None:
     """Add the wanted messages and stderr lines among `run`'s lines to `file`."""
-    for searched in ranges:
-        for number in range(
-            max(searched.start, run.first), min(searched.stop, run.first + run.count)
+    for number in sorted(file.searched.intersection(range(run.first, run.first + run.count))):
+        line = run.line(number)
+        expected = file.wanted.get(number)
+        # Lines are long: exclude most of them without using the regular expression.
+        if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
+            continue
+        event = parse_event(line)
+        if isinstance(event, StderrEvent):
+            if event.text is not None:
+                text = _COLOURS.sub("", event.text)
+                file.stderr.append(_Stderr(event.recording, event.ts_ns, text))
+        elif (
+            expected is not None
+            and isinstance(event, MessageEvent | RawFrame)
+            and (event.recording, event.seq) in expected
         ):
-            line = run.line(number)
-            expected = file.wanted.get(number)
-            # Lines are long: exclude most of them without using the regular expression.
-            if expected is None and not (b'"stderr"' in line and _STDERR.search(line)):
-                continue
-            event = parse_event(line)
-            if isinstance(event, StderrEvent):
-                if event.text is not None:
-                    text = _COLOURS.sub("", event.text)
-                    file.stderr.append(_Stderr(event.recording, event.ts_ns, text))
-            elif (
-                expected is not None
-                and isinstance(event, MessageEvent | RawFrame)
-                and (event.recording, event.seq) in expected
-            ):
-                file.lines[number] = (event.ts_ns, line)
+            file.lines[number] = (event.ts_ns, line)
 
 
 def _call(files: Mapping[str, _File], place: CallPosition) -> RecordedCall:

@@ -23,7 +23,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
         path: an uncompressed file.
         target: size of a part in bytes; parts are larger if recordings overlap.
     """
-    digests = Digests()
+    digests: Digests = {}
     places: list[tuple[int, int]] = [(0, 1)]
     """Offset and number of each line where a part may begin, because the recording changes."""
     latest: dict[bytes, int] = {}
@@ -48,7 +48,7 @@ def spans_of(path: Path, target: int) -> list[Span]:
                 before = recording
             start = end
         size += len(run.data)
-    sha256 = digests.get(path, size)
+    sha256 = digests.get((path, size))
     if sha256 is None:  # the file is still being written
         return []
     chosen, goal = [places[0]], target
