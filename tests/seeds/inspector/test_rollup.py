@@ -1,5 +1,6 @@
 """Sums per tool and server: the SQL agrees with the reference."""
 
+import json
 import math
 from typing import get_args
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import SCENARIOS, Classification, ScenarioResult
+from tests.seeds.cases import lines
 from tests.seeds.inspector import rollup
 
 RESULTS = {
@@ -54,6 +56,39 @@ def summed(tools):
     frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
     found = rollup.rollup_of_results(frame)
     return {row["tool"]: row for row in found.iter_rows(named=True)}
+
+
+def results_of(case):
+    return [
+        ScenarioResult(
+            each["classification"],
+            each["confidence"],
+            each["isValid"],
+            each["category"],
+            each["executed"],
+            tuple(each["evidence"]),
+        )
+        for each in case["scenarios"]
+    ]
+
+
+def cases(name):
+    return [json.loads(line) for line in lines(name)]
+
+
+def test_the_sql_gives_the_programs_status_and_confidence_on_every_case():
+    known = {c["id"]: c for c in cases("scenario-status") if c["scenarios"]}
+    rows = summed({n: (results_of(c), c["totalScenarios"]) for n, c in known.items()})
+    wrong = [
+        name
+        for name, case in known.items()
+        for oracle in [case["oracle"]]
+        if rows[name]["inspector_scenario_status"] != oracle["overallStatus"]
+        or rows[name]["inspector_scenario_confidence"] != oracle["confidence"]
+        or rows[name]["inspector_passed"] != oracle["counts"]["passed"]
+        or rows[name]["inspector_executed"] != oracle["counts"]["executed"]
+    ]
+    assert wrong == []
 
 
 RESULT = st.builds(
