@@ -9,6 +9,7 @@ import fcntl
 import os
 import re
 import time
+from collections import Counter
 from typing import Final
 
 SEGMENT_NAME: Final = re.compile(
@@ -75,7 +76,7 @@ class Segment:
         try_lock(self._fd)
         self.size = 0
         """Size of the file in bytes."""
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """Number of events in the file by kind; counted by the code that writes the lines."""
         self.reported_lost = 0
         """Number of lost events that `gap` events in the file report."""

@@ -8,6 +8,7 @@ event. segment.py writes the file.
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ class SegmentWriter:
         """The `seq` of the next event."""
         self.lost = 0
         """Number of events missing from the files."""
-        self.counts: dict[str, int] = {}
+        self.counts: Counter[str] = Counter()
         """Number of events in the files by kind."""
         self.retry_at = 0.0
         """Monotonic time before which a failed write is not tried again."""
@@ -79,7 +80,7 @@ class SegmentWriter:
         self._segment_count = 0
         self._buffer: list[bytes] = []
         self._buffer_size = 0
-        self._buffer_counts: dict[str, int] = {}
+        self._buffer_counts: Counter[str] = Counter()
 
     def prepare(self, events: int) -> bool:
         """Prepare the file for another `events` events; return False if they are lost.
@@ -120,9 +121,8 @@ class SegmentWriter:
         joined = b"".join(lines)
         self._buffer.append(joined)
         self._buffer_size += len(joined)
-        buffered = self._buffer_counts
         for event, number in counts.items():
-            buffered[event] = buffered.get(event, 0) + number
+            self._buffer_counts[event] += number
         if not self._buffered or self._buffer_size >= _BUFFER_BYTES:
             self.flush()
 
@@ -131,11 +131,11 @@ class SegmentWriter:
         if not self._buffer:
             return
         lines, self._buffer, self._buffer_size = b"".join(self._buffer), [], 0
-        counts, self._buffer_counts = self._buffer_counts, {}
+        counts, self._buffer_counts = self._buffer_counts, Counter()
         try:
             self._put(self._segment, lines, counts)
         except OSError as error:
-            events = sum(counts.values())
+            events = counts.total()
             self.seq -= events  # subtract these events, because `count_lost` adds them
             self._handle_write_error(error, events)
 
@@ -180,13 +180,13 @@ class SegmentWriter:
         self.lost = progress.lost
         self._unreported_lost = progress.unreported_lost
         self._lost_reason = progress.lost_reason
-        self.counts = dict(progress.counts)
+        self.counts = Counter(progress.counts)
         size = progress.size
         resumed = 0
         while (written := self._read_rest(size)) is not None:
             for event, seq in written:
                 self.seq = max(self.seq, seq + 1)
-                self.counts[event] = self.counts.get(event, 0) + 1
+                self.counts[event] += 1
                 resumed += event not in ("open", "gap")
                 if event == "gap":
                     self._unreported_lost = 0
@@ -229,12 +229,8 @@ class SegmentWriter:
         """Count all events of a removed segment as lost; the next write opens a new segment."""
         segment.close()
         self._segment = None
-        events = sum(segment.counts.values())
-        self.counts = {
-            event: left
-            for event, number in self.counts.items()
-            if (left := number - segment.counts.get(event, 0))
-        }
+        events = segment.counts.total()
+        self.counts -= segment.counts
         self.lost += events
         self._unreported_lost += events + segment.reported_lost
         self._lost_reason = _REMOVED
@@ -283,8 +279,8 @@ class SegmentWriter:
         segment.put(lines)
         for event, number in counts.items():
             if number:
-                self.counts[event] = self.counts.get(event, 0) + number
-                segment.counts[event] = segment.counts.get(event, 0) + number
+                self.counts[event] += number
+                segment.counts[event] += number
 
     def _handle_write_error(self, error: OSError, events: int) -> None:
         why = error.strerror or str(error)
