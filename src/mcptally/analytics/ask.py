@@ -42,7 +42,8 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
     if not given:
         return connections.answer(f"SELECT * FROM {source}", question)
     _check_names(connections, given)
-    columns = connections.answer(f"SELECT * FROM {source}", question).columns
+    of_rows = given.keys() - (CALL_FILTERS if question in _OF_TOOLS else ())
+    columns = connections.answer(f"SELECT * FROM {source}", question).columns if of_rows else ()
     if filters.min_calls is not None and "calls" not in columns:
         raise UsageError(
             f"{question} does not count calls, so min_calls (--min-calls) does not apply"
@@ -55,9 +56,7 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
             *((name, name, f"{name} = ?") for name in COMPARED.get(question, ())),
             ("min_calls", "calls", "calls >= ?"),
         )
-        if name in given
-        and column in columns
-        and not (question in _OF_TOOLS and name in CALL_FILTERS)
+        if name in of_rows and column in columns
     }
     call_filters = {name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()}
     where = " AND ".join(conditions.values()) or "true"
