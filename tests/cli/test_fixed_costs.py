@@ -84,10 +84,11 @@ COMMANDS = {
     "rules": Most({"msgspec", "tomllib"}, 13),
     "query STORE select_1": Most(QUERY, 86, statements=18),
     "query STORE timeline": Most(QUERY, 86, statements=28),
+    "report STORE -o PAGE": Most(QUERY | {"polars", "pyarrow.compute", "numpy.ma"}, 130),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
     "query STORE tool_scores": Most(QUERY, 86, statements=29),
-    "score ARCHIVE -o NEW": Most(SCORE | {"numpy.ma"}, 200),
+    "score ARCHIVE -o NEW": Most(SCORE | {"numpy.ma"}, 130),
 }
 
 
@@ -102,6 +103,7 @@ def test_a_command_loads_and_executes_no_more_than_it_needs(
         "STORE": str(sample_store.path),
         "ARCHIVE": str(corpus.SAMPLES),
         "NEW": str(tmp_path / "store"),
+        "PAGE": str(tmp_path / "page.html"),
         "select_1": "select 1",
     }
     given = [[words.get(word, word) for word in command.split()] for command in COMMANDS]
