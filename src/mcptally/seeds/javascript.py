@@ -139,43 +139,18 @@ def number(value: float) -> str:
 
 
 def stringify(value: Any) -> str:
-    """Return JavaScript's `JSON.stringify(value)` for a value parsed from JSON, at any depth."""
-    out: list[str] = []
-    # Use a stack, not recursion, because values may be deeply nested.
-    stack: list[Any] = [value]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, _Text):
-            out.append(item)
-        elif isinstance(item, list):
-            stack.append(_Text("]"))
-            for index in range(len(item) - 1, -1, -1):
-                stack.append(item[index])
-                if index:
-                    stack.append(_Text(","))
-            out.append("[")
-        elif isinstance(item, dict):
-            stack.append(_Text("}"))
-            keys = _ordered(item)
-            for index in range(len(keys) - 1, -1, -1):
-                stack.append(item[keys[index]])
-                comma = "," if index else ""
-                stack.append(_Text(f"{comma}{_quote(keys[index])}:"))
-            out.append("{")
-        elif isinstance(item, str):
-            out.append(_quote(item))
-        elif item is None or isinstance(item, bool):
-            out.append({None: "null", True: "true", False: "false"}[item])
-        else:
-            text = number(item)
-            out.append("null" if text.endswith(("NaN", "Infinity")) else text)
-    return "".join(out)
-
-
-class _Text(str):
-    """Finished output text, as opposed to a string value, on the stack of `stringify`."""
-
-    __slots__ = ()
+    """Return JavaScript's `JSON.stringify(value)` for a value parsed from JSON."""
+    if isinstance(value, list):
+        return f"[{','.join([stringify(item) for item in value])}]"
+    if isinstance(value, dict):
+        members = [f"{_quote(name)}:{stringify(value[name])}" for name in _ordered(value)]
+        return f"{{{','.join(members)}}}"
+    if isinstance(value, str):
+        return _quote(value)
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    text = number(value)
+    return "null" if text.endswith(("NaN", "Infinity")) else text
 
 
 def _ordered(item: dict[str, Any]) -> list[str]:

@@ -33,26 +33,18 @@ FACTORS: Final = (
 a factor's name."""
 
 
-class _JsonObject(msgspec.Struct, frozen=True):
+class _JsonObject(msgspec.Struct, frozen=True, rename="camel"):
     """A struct that can be converted to a JSON object whose members have the document's names."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields under their names in the document, except fields that are None."""
-        return {
-            _camel_case(name): _json_value(value)
-            for name, value in msgspec.structs.asdict(self).items()
-            if value is not None
-        }
-
-
-def _camel_case(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.capitalize, rest))
+        members: dict[str, Any] = _json_value(msgspec.to_builtins(self))
+        return members
 
 
 def _json_value(value: Any) -> Any:
-    if isinstance(value, _JsonObject):
-        return value.to_json()
+    if isinstance(value, dict):
+        return {name: _json_value(item) for name, item in value.items() if item is not None}
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -90,7 +82,9 @@ class ValidationContext(msgspec.Struct, frozen=True):
         tool, response = _as_json("tool", given.tool), _as_json("response", given.response)
         for name, value in (("tool", tool), ("input", given.input), ("response", response)):
             if is_value_too_deep(value):
-                raise _too_deep(name)
+                raise UsageError(
+                    f"`{name}` of the context is nested deeper than the limit of {MAX_DEPTH} levels"
+                )
         if not isinstance(tool, dict):
             raise UsageError(
                 "a context needs `tool`, the definition of the tool as an object with a `name` "
@@ -108,12 +102,6 @@ def _as_json(name: str, value: Any) -> Any:
                 f"`{name}` of the context cannot be turned into JSON: {error}"
             ) from error
     return value
-
-
-def _too_deep(name: str) -> UsageError:
-    return UsageError(
-        f"`{name}` of the context is nested deeper than the limit of {MAX_DEPTH} levels"
-    )
 
 
 class OutputSchemaValidation(_JsonObject, frozen=True):

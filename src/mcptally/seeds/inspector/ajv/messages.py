@@ -276,12 +276,13 @@ def _duplicates(items: Any) -> tuple[int, int]:
 
     AJV searches from the end.
     """
-    texts = [javascript.stringify(item) for item in items]
-    for later in range(len(texts) - 1, 0, -1):
-        for earlier in range(later - 1, -1, -1):
-            if texts[earlier] == texts[later]:
-                return later, earlier
-    return 1, 0
+    found = 1, 0
+    latest: dict[str, int] = {}
+    for position, text in enumerate(map(javascript.stringify, items)):
+        if text in latest:
+            found = position, latest[text]
+        latest[text] = position
+    return found
 
 
 _FIXED_MESSAGES: Final[dict[str, str]] = {
