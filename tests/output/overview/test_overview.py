@@ -194,7 +194,7 @@ def test_what_changed_is_read_again(tmp_path):
     traces.mkdir()
     session(traces / NAMES[0], True, True)
     session(traces / "other.jsonl", True)
-    last = overview([traces], jobs=1)
+    last = overview([traces])
     state = cache.read(last.folder)
     assert cache.is_current(last.folder, state, {})
     last.page.write_text("changed")
@@ -204,7 +204,7 @@ def test_what_changed_is_read_again(tmp_path):
     (last.folder / "overview.json").write_text("{")
     assert cache.read(last.folder) == {}
     session(traces / "more.jsonl", True, False)
-    again = overview([traces], jobs=1)
+    again = overview([traces])
     assert again.folder == last.folder
     assert again.page.read_text() != "changed"
     [(stored,)] = mt.open_store(again.store).sql("SELECT count(*) FROM calls").fetchall()
@@ -214,10 +214,10 @@ def test_what_changed_is_read_again(tmp_path):
 @pytest.mark.slow
 def test_answers_of_a_review_are_applied_and_are_no_skipped_file(tmp_path):
     traces = archives.archive(tmp_path / "traces")
-    first = overview([traces], jobs=1)
+    first = overview([traces])
     review = archives.session(mt.open_store(first.store))
     review.answer(review.next_items()[0], "network", group=True)
-    again = overview([traces], jobs=1)
+    again = overview([traces])
     assert again.answer["skipped"] == []
     rules = mt.open_store(again.store).sql("SELECT DISTINCT rule FROM calls").fetchall()
     assert ("review",) in rules
@@ -232,7 +232,7 @@ def test_logs_and_transcripts_can_be_mixed(tmp_path):
     session(mixed / "read.jsonl", True, False)
     (mixed / "other.jsonl").write_text('{"some": "thing"}\n')
     before = {path: path.read_bytes() for path in mixed.rglob("*")}
-    found = overview([mixed], jobs=1)
+    found = overview([mixed])
     assert (found.answer["transcripts"], found.answer["logs"]) == (1, 1)
     assert [Path(path).name for path, _ in found.answer["skipped"]] == ["other.jsonl"]
     assert found.answer["calls"] > 2
@@ -240,7 +240,7 @@ def test_logs_and_transcripts_can_be_mixed(tmp_path):
     assert {path: path.read_bytes() for path in mixed.rglob("*")} == before
     # Without the log, its transcripts are removed.
     (mixed / "mcp-server-time.log").unlink()
-    assert overview([mixed], jobs=1).answer["calls"] == 2
+    assert overview([mixed]).answer["calls"] == 2
 
 
 @pytest.mark.slow
@@ -254,7 +254,7 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     ):
         (tmp_path / name).write_bytes(content)
     aged(tmp_path)
-    first = overview([tmp_path], jobs=1)
+    first = overview([tmp_path])
     second = "skipped: 2 files (--skipped says why): empty.log, x.jsonl"
     said = screen(["."], first.answer, first.store, first.page).splitlines()
     assert said[1].startswith("not read: ")
@@ -270,7 +270,7 @@ def test_skipped_files_are_named_with_the_reason_also_from_the_cache(tmp_path):
     # Another skipped file is named, though nothing has to be computed again.
     (tmp_path / "new\n\x1b[2J.log").write_text("")
     written = first.page.stat().st_mtime_ns
-    again = overview([tmp_path], jobs=1)
+    again = overview([tmp_path])
     assert again.page.stat().st_mtime_ns == written
     assert len(again.answer["skipped"]) == 3
     assert "\x1b" not in skipped(again.answer) + screen(
@@ -392,8 +392,8 @@ def test_filters_and_limit_choose_what_is_printed_also_as_json(samples):
 def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
     session(home / "a.jsonl", True)
     (home / "mcp.log").write_text(styles.claude_desktop(events(corpus.SAMPLES / "time.jsonl")))
-    assert overview([home], jobs=1).answer["transcripts"] == 1
-    assert overview([home], jobs=1).answer["transcripts"] == 1
+    assert overview([home]).answer["transcripts"] == 1
+    assert overview([home]).answer["transcripts"] == 1
 
 
 @pytest.mark.slow
@@ -410,9 +410,9 @@ def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(
 
     with concurrent.futures.ThreadPoolExecutor(1) as other:
         options = {"progress": hold, "on_answer": lambda found: pages.append(found.page.exists())}
-        first = other.submit(overview, [traces], jobs=1, **options)
+        first = other.submit(overview, [traces], **options)
         started.wait(60)
-        second = overview([traces], jobs=1, progress=lambda *_: scored.append(1), on_wait=waits.set)
+        second = overview([traces], progress=lambda *_: scored.append(1), on_wait=waits.set)
     assert waits.is_set()
     assert second == first.result()
     assert not scored
@@ -455,7 +455,7 @@ def test_caches_that_were_not_used_for_long_are_removed(tmp_path):
             then = path.stat().st_mtime - age
             os.utime(path, (then, then))
     session(tmp_path / "a1.jsonl", True)
-    found = overview([tmp_path / "a*.jsonl"], jobs=1)
+    found = overview([tmp_path / "a*.jsonl"])
     assert found.answer["transcripts"] == 1, "a pattern stands for its matches"
     assert [folder.exists() for folder in folders] == [False, True, True]
 
@@ -467,7 +467,7 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="is a link"):
-        overview([tmp_path / "a.jsonl"], jobs=1)
+        overview([tmp_path / "a.jsonl"])
 
 
 @pytest.mark.slow

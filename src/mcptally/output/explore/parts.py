@@ -13,7 +13,7 @@ from mcptally.errors import QueryError
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Section
 from mcptally.output.html import charts, problems
-from mcptally.output.html.headings import Onset, onsets_of
+from mcptally.output.html.headings import onsets
 from mcptally.output.html.text import shown_lines
 from mcptally.tables.outcomes import RESULTS
 
@@ -80,11 +80,10 @@ def all_over_time(answers: Answers) -> dict[str, Any] | None:
 def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] | None:
     if timeline.is_empty() or (chart := charts.over_time(timeline, changes)) is None:
         return None
-    onsets: list[Onset] = onsets_of(changes)
     kinds = {kind for kind, _ in chart.paths}
     return {
         "chart": chart,
-        "onsets": onsets,
+        "onsets": onsets(changes),
         "names": RESULTS,
         "kinds": [kind for kind in RESULTS if kind in kinds],
     }

@@ -34,11 +34,6 @@ def outcomes(counts: Mapping[str, int]) -> dict[str, int]:
     return {**causes, "open": counts["calls"] - sum(causes.values())}
 
 
-def headline(found: Answers) -> str:
-    """Return the page's title: the share of calls that worked."""
-    return share_that_worked(found.counts)
-
-
 def share_that_worked(counts: Mapping[str, int]) -> str:
     """Return a sentence, without a full stop, about the share of calls that worked.
 
@@ -134,12 +129,7 @@ class Onset(NamedTuple):
     call_id: str | None
 
 
-def onsets(found: Answers) -> list[Onset]:
-    """Return the largest changes in success rates, in chronological order."""
-    return onsets_of(found("change_points"))
-
-
-def onsets_of(changes: pl.DataFrame) -> list[Onset]:
+def onsets(changes: pl.DataFrame) -> list[Onset]:
     """Return the largest changes among rows of `change_points`, in chronological order."""
     cost = pl.col("difference").abs() * pl.col("calls_after")
     largest = changes.filter(pl.col("changed_at").is_not_null()).top_k(MAX_ONSETS, by=cost)

@@ -51,7 +51,6 @@ def overview(
     *,
     most: int = _SHOWN,
     filters: Mapping[str, Any] = MappingProxyType({}),
-    jobs: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     on_wait: Callable[[], None] = lambda: None,
     on_answer: Callable[[Overview], None] = lambda _: None,
@@ -64,7 +63,6 @@ def overview(
         paths: files, folders and patterns of transcripts or of logs that `import` can read.
         most: maximum number of findings; 0 means all.
         filters: filters for calls, as in `Store.ask`.
-        jobs: maximum number of processes; 0 means one per core.
         progress: called with the number of bytes scored so far and with the total.
         on_wait: called before waiting for another process.
         on_answer: called with the result when it is known; without filters, before the report is
@@ -76,8 +74,8 @@ def overview(
     """
     given_filters = {name: value for name, value in filters.items() if value is not None}
     if most == _SHOWN and not given_filters:
-        return _overview(paths, jobs, progress, on_wait, on_answer)
-    whole = _overview(paths, jobs, progress, on_wait, lambda _: None)
+        return _overview(paths, progress, on_wait, on_answer)
+    whole = _overview(paths, progress, on_wait, lambda _: None)
     # These imports load polars, pyarrow and DuckDB.
     from mcptally.analytics.store import open_store  # noqa: PLC0415
     from mcptally.output.html.answers import Asked  # noqa: PLC0415
@@ -91,7 +89,6 @@ def overview(
 
 def _overview(
     paths: Iterable[str | Path],
-    jobs: int,
     progress: Callable[[int, int], None],
     on_wait: Callable[[], None],
     on_answer: Callable[[Overview], None],
@@ -128,7 +125,7 @@ def _overview(
         # Another process may have computed the answer in the meantime.
         if inputs.are_stable and cache.is_current(folder, earlier, state):
             return _known(folder, earlier, inputs, on_answer)
-        found = _answer_anew(folder, inputs, state, earlier, jobs, progress, on_answer)
+        found = _answer_anew(folder, inputs, state, earlier, progress, on_answer)
         cache.sweep(root, keep=folder)
     return found
 
@@ -152,7 +149,6 @@ def _answer_anew(
     inputs: Inputs,
     state: dict[str, Any],
     earlier: Mapping[str, Any],
-    jobs: int,
     progress: Callable[[int, int], None],
     on_answer: Callable[[Overview], None],
 ) -> Overview:
@@ -167,7 +163,7 @@ def _answer_anew(
     if not same_logs:
         # Remove the state, so that the next run imports the logs again if this run is killed.
         cache.forget(folder)
-    counts = _score(folder, inputs, earlier, same_logs=same_logs, jobs=jobs, progress=progress)
+    counts = _score(folder, inputs, earlier, same_logs=same_logs, progress=progress)
     asked = Asked(open_store(folder / cache.STORE))
     answer = answer_of(asked, most=_SHOWN) | counts
     state |= {"unknown": inputs.unknown, "logs": inputs.logs_state, "answer": answer}
@@ -184,7 +180,6 @@ def _score(
     earlier: Mapping[str, Any],
     *,
     same_logs: bool,
-    jobs: int,
     progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
     """Import the logs and score everything; return how many inputs of each kind there are."""
@@ -201,10 +196,10 @@ def _score(
     from mcptally.store.manifest import MANIFEST  # noqa: PLC0415
 
     store = folder / cache.STORE
-    engine = "local" if (store / MANIFEST).exists() else local_engine(archive, jobs=jobs)
+    engine = "local" if (store / MANIFEST).exists() else local_engine(archive, jobs=0)
     from mcptally.pipeline.run import score  # noqa: PLC0415
 
-    summary = score(archive, out=store, jobs=jobs, engine=engine, progress=progress)
+    summary = score(archive, out=store, engine=engine, progress=progress)
     return {
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),
