@@ -179,7 +179,7 @@ class Service:
             return
         try:
             sock, _ = listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+        except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
             # The usual cause is that no descriptor is free; waiting clients are accepted later.

@@ -101,7 +101,7 @@ class Socket:
         if not self._send_buffer:
             try:
                 sent = self._sock.send(data)
-            except (BlockingIOError, InterruptedError):
+            except BlockingIOError:
                 sent = 0
             except OSError as error:
                 self._on_write_error(error)
@@ -132,9 +132,7 @@ class Socket:
         if self.closed:
             return
         self.pause()
-        if self._writing:
-            self._writing = False
-            self._loop.set_writer(self._fd, None)
+        self._stop_writing()
         self.closed = True
         if not self._is_connected:
             return
@@ -159,39 +157,28 @@ class Socket:
         buffer = self._loop.read_buffer
         try:
             data = bytes(buffer[: self._sock.recv_into(buffer)])
-        except (BlockingIOError, InterruptedError):
+            has_ended = not data
+            if data and self._tls is not None:
+                data, has_ended = self._tls.decrypt(data), self._tls.ended
+        except BlockingIOError:
             return
         except OSError as error:
             self.ended = True
             self.pause()
             self._handler.on_read_error(self, error)
             return
-        if not data:
+        if has_ended:
             self.ended = True
             self.pause()
-        elif self._tls is not None:
-            try:
-                data = self._tls.decrypt(data)
-            except OSError as error:
-                self.ended = True
-                self.pause()
-                self._handler.on_read_error(self, error)
-                return
-            if self._tls.ended:
-                self.ended = True
-                self.pause()
-                if data:
-                    self._handler.on_data(self, data)
-                self._handler.on_data(self, b"")
-                return
-            if not data:
-                return
-        self._handler.on_data(self, data)
+        if data:
+            self._handler.on_data(self, data)
+        if has_ended:
+            self._handler.on_data(self, b"")
 
     def _writable(self) -> None:
         try:
             sent = self._sock.send(memoryview(self._send_buffer)[: 4 * HIGH_WATER])
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
             return
         except OSError as error:
             self._on_write_error(error)
@@ -201,17 +188,19 @@ class Socket:
             self._above_high_water = False
             self._handler.on_drained(self)
         if not self._send_buffer and self._writing:
-            self._writing = False
-            self._loop.set_writer(self._fd, None)
+            self._stop_writing()
             if self._after_send:
                 self._after_sending(self._after_send)
+
+    def _stop_writing(self) -> None:
+        if self._writing:
+            self._writing = False
+            self._loop.set_writer(self._fd, None)
 
     def _on_write_error(self, error: OSError) -> None:
         self.is_broken = True
         self._send_buffer.clear()
-        if self._writing:
-            self._writing = False
-            self._loop.set_writer(self._fd, None)
+        self._stop_writing()
         if self._above_high_water:
             self._above_high_water = False
             self._loop.call_soon(lambda: self._handler.on_drained(self))
