@@ -8,9 +8,12 @@ from typing import Any
 
 import click
 
+from mcptally.cli.options import PATH, REVIEWS, STORE
+from mcptally.cli.quantity import SECONDS
+
 
 @click.command(name="explore")
-@click.argument("store", type=click.Path(path_type=Path))
+@STORE
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -18,22 +21,14 @@ import click
     help="The port on 127.0.0.1. Default: a free one.",
 )
 @click.option(
-    "--seconds",
-    type=click.FloatRange(0, min_open=True),
-    default=20.0,
-    show_default=True,
-    help="Time limit for an answer.",
+    "--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for an answer."
 )
 @click.option(
     "--base",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="An earlier store; a page shows what has changed since.",
 )
-@click.option(
-    "--reviews",
-    type=click.Path(path_type=Path),
-    help="The file with the Review page's answers. Default: reviews.jsonl beside the archive.",
-)
+@REVIEWS
 @click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
 def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:

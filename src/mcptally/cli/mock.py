@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcptally.cli.options import PATH, require_mcp_2
+from mcptally.cli.options import PATH, explain_terminal_on_stdin, require_mcp_2
 
 if TYPE_CHECKING:
     from mcptally.output.mock import Failures
@@ -55,11 +55,7 @@ def command(
     recording = mock.read(archive, server=server, failures=failures)
     made = mock.mock_server(recording, delays=delays)
     if listen is None:
-        if sys.stdin.isatty():
-            sys.stderr.write(
-                "waiting for an MCP client on stdin, which is a terminal; configure this command "
-                "in a client, or press Ctrl-C to stop\n"
-            )
+        explain_terminal_on_stdin()
         mock.run_stdio(made)
         return
     from mcptally.record.http.server import bind

@@ -30,6 +30,15 @@ def require_mcp_2(command: str) -> None:
         )
 
 
+def explain_terminal_on_stdin() -> None:
+    """Say what a server on stdio waits for, if its stdin is a terminal and not a client."""
+    if sys.stdin.isatty():
+        sys.stderr.write(
+            "waiting for an MCP client on stdin, which is a terminal; configure this command in a "
+            "client, or press Ctrl-C to stop\n"
+        )
+
+
 class FormatChoice(click.Choice[str]):
     """An option for an output format. The error for another command's format names that command."""
 

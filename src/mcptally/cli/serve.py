@@ -1,11 +1,10 @@
 """The command `mcptally serve`: serves a store over MCP."""
 
-import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import PATH, STORE, require_mcp_2
+from mcptally.cli.options import PATH, STORE, explain_terminal_on_stdin, require_mcp_2
 from mcptally.cli.quantity import SECONDS
 
 
@@ -33,9 +32,5 @@ def command(store: Path, *, base: Path | None, seconds: float) -> None:
     from mcptally.output.mcp_server import server
 
     mcp_server = server(store, base=base, seconds=seconds)
-    if sys.stdin.isatty():
-        sys.stderr.write(
-            "waiting for an MCP client on stdin, which is a terminal; configure this command in a "
-            "client, or press Ctrl-C to stop\n"
-        )
+    explain_terminal_on_stdin()
     mcp_server.run("stdio")
