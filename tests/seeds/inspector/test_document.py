@@ -6,7 +6,7 @@ import math
 import pytest
 
 from mcptally.seeds.inspector import document, single
-from mcptally.seeds.inspector.model import ValidationContext
+from mcptally.seeds.inspector.model import ScenarioResult, ValidationContext
 
 DELETE_USER = {
     "name": "delete_user",
@@ -113,6 +113,16 @@ def test_the_metadata_example_comes_out_as_stated_for_a_tool_that_declares_its_o
         "hasMeta": False,
         "outputSchemaValidation": {"hasOutputSchema": True, "isValid": True},
     }
+
+
+def test_the_overall_confidence_example_is_83_percent():
+    results = [
+        ScenarioResult("fully_working", 100, is_valid=True),
+        ScenarioResult("partially_working", 70, is_valid=True),
+        ScenarioResult("fully_working", 100, is_valid=True),
+    ]
+    assert single.overall_confidence(results) == 83.0
+    assert single.overall_confidence(results, rules="inspector") == 83.0
 
 
 def test_overall_confidence_without_results_is_nan_in_the_document_and_0_in_the_program():
