@@ -68,7 +68,6 @@ class Session:
         path: str | Path | None = None,
         *,
         who: str | None = None,
-        by: Reviewer = Reviewer.PERSON,
         server: str | None = None,
         tool: str | None = None,
     ) -> None:
@@ -78,7 +77,6 @@ class Session:
             store: the store, with texts as recorded (not masked).
             path: the file of answers; by default the file in the archive's folder.
             who: name of the reviewer; by default the user's name.
-            by: whether a person or a program answers.
             server: only calls to this server.
             tool: only calls to this tool.
 
@@ -89,7 +87,7 @@ class Session:
         self.store = store
         self.path = file_for_answers(store.manifest, path, store.path)
         self.who = who or user_name()
-        self.by = by
+        self.by = Reviewer.PERSON
         self.server = server
         self.tool = tool
         self._skipped: set[CallKey] = set()
