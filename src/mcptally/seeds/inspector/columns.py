@@ -6,6 +6,7 @@ columns. A few replies per thousand are irregular; the modules `inspector` and `
 them, each distinct reply once.
 """
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,13 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector, regular_replies
 from mcptally.seeds.inspector.ajv import schemas as ajv
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationContext, ValidationResult
-from mcptally.seeds.inspector.score_columns import COLUMNS, ROW, decision_columns, result_columns
+from mcptally.seeds.inspector.score_columns import (
+    COLUMNS,
+    ROW,
+    decision_columns,
+    result_columns,
+    score_distinct,
+)
 from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
@@ -223,31 +230,21 @@ def _with_schemas(rows: pl.LazyFrame, definitions: pl.DataFrame) -> pl.LazyFrame
 
 def _irregular(rows: pl.DataFrame) -> pl.DataFrame:
     """Score irregular replies, each distinct combination of call and response once."""
-    keys = ["tool", "output_schema", "arguments", "response"]
-    keyed = rows[[ROW, *keys]]
-    distinct = keyed[keys].unique()
-    scored = [_score_one(*row) for row in distinct.iter_rows()]
-    found = pl.DataFrame(
-        {
-            name: pl.Series([row[name] for row in scored], dtype=kind)
-            for name, kind in COLUMNS.items()
-        }
+    return score_distinct(
+        rows.select(ROW, "tool", "output_schema", "arguments", "response"), _score_one
     )
-    table = distinct.hstack(found).lazy()
-    query = keyed.lazy().join(table, on=keys, how="left", nulls_equal=True).drop(keys)
-    return query.pipe(run_query)
 
 
-def _score_one(
-    tool: str, schema: str | None, arguments: str | None, response: str
-) -> dict[str, Any]:
+def _score_one(row: Mapping[str, Any]) -> dict[str, Any]:
     scored: dict[str, Any] = dict.fromkeys(COLUMNS)
-    definition = {"name": tool}
+    definition = {"name": row["tool"]}
     try:
-        if schema is not None:
-            definition["outputSchema"] = javascript.parse(schema)
+        if row["output_schema"] is not None:
+            definition["outputSchema"] = javascript.parse(row["output_schema"])
         context = ValidationContext(
-            tool=definition, input=_parsed(arguments), response=javascript.parse(response)
+            tool=definition,
+            input=_parsed(row["arguments"]),
+            response=javascript.parse(row["response"]),
         )
     except (ValueError, RecursionError) as error:
         message = f"cannot be read: {error}"

@@ -12,7 +12,13 @@ from mcptally.seeds import javascript
 from mcptally.seeds.inspector import document, inspector, wording
 from mcptally.seeds.inspector.factors import decisions
 from mcptally.seeds.inspector.model import OutputSchemaValidation, ResponseMetadata
-from mcptally.seeds.inspector.score_columns import COLUMNS, LIST, RESULT, ROW, result_columns
+from mcptally.seeds.inspector.score_columns import (
+    COLUMNS,
+    LIST,
+    ROW,
+    result_columns,
+    score_distinct,
+)
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
@@ -31,34 +37,16 @@ class _Errors(StageTable):
 
 def successes(rows: pl.DataFrame) -> pl.DataFrame:
     """Score replies without an error; compute each distinct kind of content once."""
-    counts = ["text_blocks", "image_blocks", "resource_blocks"]
-    flags = ["has_structured_content", "has_meta", "empty", "array", "validated", "refused"]
-    keyed = rows.select(
+    facts = rows.select(
         ROW,
-        pl.col(counts).fill_null(0),
-        Judged.has_structured_content.col.fill_null(value=False),
-        Judged.has_meta.col.fill_null(value=False),
+        pl.col("text_blocks", "image_blocks", "resource_blocks").fill_null(0),
+        pl.col("has_structured_content", "has_meta").fill_null(value=False),
         "refused",
         array=Judged.content_kind.col == "array",
         empty=(Judged.content_types.col.list.len() == 0).fill_null(value=True),
         validated="has_schema",
     )
-    keys = [*counts, *flags]
-    distinct = keyed[keys].unique()
-    scored = [_score_parts(row) for row in distinct.iter_rows(named=True)]
-    found = pl.DataFrame(
-        {
-            name: pl.Series([row[name] for row in scored], dtype=COLUMNS[name])
-            for name in (
-                f"{interpretation}_{end}"
-                for interpretation in ("seed", "inspector")
-                for end in RESULT
-            )
-        }
-    )
-    table = distinct.hstack(found).lazy()
-    query = keyed.lazy().join(table, on=keys, how="left", nulls_equal=True).drop(keys)
-    return query.pipe(run_query)
+    return score_distinct(facts, _score_parts)
 
 
 def _score_parts(row: Mapping[str, Any]) -> dict[str, Any]:

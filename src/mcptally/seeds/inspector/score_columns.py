@@ -1,5 +1,6 @@
 """Declares the columns of the seed scores, and fills them from results and decisions."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -7,13 +8,12 @@ import polars as pl
 from mcptally.seeds import javascript
 from mcptally.seeds.inspector.factors import BUSINESS
 from mcptally.seeds.inspector.model import BusinessDecision, ValidationResult
+from mcptally.tables.queries import run_query
 from mcptally.tables.seed_scores import INTERPRETATION_COLUMNS, SeedScores
 
 ROW: Final = "seed_row"
 """Name of the column with a call's row number, by which its scores are joined."""
 LIST: Final = pl.List(pl.String)
-RESULT: Final = ("classification", "confidence", "is_valid", "is_error", "issues", "evidence")
-"""Columns of a `ValidationResult`, without the interpretation's prefix."""
 COLUMNS: Final = pl.Schema({name: SeedScores.schema()[name] for name in INTERPRETATION_COLUMNS})
 """All columns that `add_seed_scores` adds."""
 
@@ -53,3 +53,27 @@ def decision_columns(interpretation: str, decision: BusinessDecision) -> dict[st
         )
         for end in BUSINESS
     }
+
+
+def score_distinct(
+    rows: pl.DataFrame, score: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+) -> pl.DataFrame:
+    """Return `ROW` and the scores of each row; rows that otherwise are equal are scored once.
+
+    Args:
+        rows: `ROW` and the facts from which a reply is scored; at least one row.
+        score: maps the facts of a row to values of columns of `COLUMNS`.
+    """
+    facts = rows.drop(ROW).columns
+    distinct = rows[facts].unique()
+    scored = [score(row) for row in distinct.iter_rows(named=True)]
+    found = pl.DataFrame(
+        {
+            name: pl.Series([values[name] for values in scored], dtype=COLUMNS[name])
+            for name in scored[0]
+        }
+    )
+    table = distinct.hstack(found).lazy()
+    return (
+        rows.lazy().join(table, on=facts, how="left", nulls_equal=True).drop(facts).pipe(run_query)
+    )

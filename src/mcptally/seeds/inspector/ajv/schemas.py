@@ -59,13 +59,8 @@ _FORMAT_PATTERNS: Final[dict[str, str]] = {
 
 
 def _full_match(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tests for a full match of a pattern, compiling it on first use."""
-    return lambda text: _format_pattern(pattern).fullmatch(text) is not None
-
-
-@functools.cache
-def _format_pattern(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, _ASCII)
+    """Return a function that tests for a full match of a pattern, which `re` compiles once."""
+    return lambda text: re.fullmatch(pattern, text, _ASCII) is not None
 
 
 def _is_regex(text: str) -> bool:
