@@ -25,7 +25,7 @@ from mcptally.transcript.discover import path_of
 
 DECIDING_PACKAGES: Final = (
     *("polars", "pyarrow", "numpy", "msgspec", "duckdb", "ahocorasick-rs"),
-    *("jsonschema-rs", "jsonschema", "jsonschema-specifications", "referencing"),
+    *("jsonschema-rs", "jsonschema", "referencing"),
 )
 """Packages whose versions may affect rows."""
 
