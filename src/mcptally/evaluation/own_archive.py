@@ -17,7 +17,7 @@ from mcptally.review.answers import CANNOT_TELL, Answer, Drawn, Sample
 from mcptally.review.apply import verdict_of
 from mcptally.review.settled import Settled
 from mcptally.statistics.intervals import share_interval
-from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
+from mcptally.statistics.reviewed import UNKNOWN, Interval, Stratum, reviewed_rate
 
 NO_RULE: Final = "(none)"
 """Stands in for a rule's id if the text model decided and no matching rule had this verdict."""
@@ -95,7 +95,7 @@ def evaluate_store(
         sample.calls,
         len(sample.drawn),
         reviewed_rate(list(right.values())),
-        reviewed_rate(failed) if failed else Interval(float("nan"), 0.0, 1.0),
+        reviewed_rate(failed) if failed else UNKNOWN,
         _by_server(sample, settled),
         _wrong_rules(store, settled),
     )

@@ -92,7 +92,7 @@ def merge_stores(
             judging.digest,
             bool(manifests[0].get("payloads")),
             fingerprint.code_digest(),
-            by="merge",
+            made_by="merge",
             selection=manifests[0].get("selection"),
             own_rules=judging.rules.changes,
         )

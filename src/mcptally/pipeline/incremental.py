@@ -149,7 +149,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         parts = self.manifests[0]["parts"]
         return (
             self.sources.keys() == {*files}
-            and self.manifests[0].get("made_by") == made.by
+            and self.manifests[0].get("made_by") == made.made_by
             and not any(name.startswith(f"{Findings.name}/{SKIPPED}") for name in parts)
         )
 

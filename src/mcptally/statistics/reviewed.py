@@ -65,6 +65,10 @@ class Interval(NamedTuple):
     high: float
 
 
+UNKNOWN: Final = Interval(math.nan, 0.0, 1.0)
+"""The interval of a rate without any answers."""
+
+
 def allocate(sizes: Sequence[int], n: int) -> list[int]:
     """Divide `n` answers among strata according to their sizes and `SPREAD`.
 
@@ -219,31 +223,20 @@ def _cells(
     covered = sum(size for size, _ in certain)
     rest_calls = max(0.0, stratum.calls - covered)
     if rest_calls and not len(stratum.rest) and not certain:
-        return [(stratum.calls, Interval(math.nan, 0.0, 1.0))]
+        return [(stratum.calls, UNKNOWN)]
     sure = sum(size * float(np.mean(answers)) for size, answers in certain)
     if not exact:
         n = _answers(stratum)
         inner = float(np.mean(stratum.rest)) if len(stratum.rest) else math.nan
         if rest_calls and math.isnan(inner):
-            return [
-                (covered, _wilson(sure / covered, n, alpha)),
-                (rest_calls, Interval(math.nan, 0.0, 1.0)),
-            ]
+            return [(covered, _wilson(sure / covered, n, alpha)), (rest_calls, UNKNOWN)]
         rate = (sure + (rest_calls * inner if rest_calls else 0.0)) / stratum.calls
         return [(stratum.calls, _wilson(rate, n, alpha))]
-    cells = []
-    for size, answers in certain:
-        cells.append((size, _of_group(size, answers, alpha, mixed)))
-    if rest_calls:
-        n = len(stratum.rest)
-        cells.append(
-            (
-                rest_calls,
-                _wilson(float(np.mean(stratum.rest)), n, alpha)
-                if n
-                else Interval(math.nan, 0.0, 1.0),
-            )
-        )
+    cells = [(size, _of_group(size, answers, alpha, mixed)) for size, answers in certain]
+    if rest_calls and (n := len(stratum.rest)):
+        cells.append((rest_calls, _wilson(float(np.mean(stratum.rest)), n, alpha)))
+    elif rest_calls:
+        cells.append((rest_calls, UNKNOWN))
     return cells
 
 

@@ -16,12 +16,7 @@ def list_names(url: str) -> list[str]:
     Raises:
         McptallyError: the URL cannot be reached.
     """
-    system, path = resolve(url)
-    with reaching(url):
-        system.invalidate_cache()
-        found = [str(name) for name in system.find(path)]
-    base = path.rstrip("/") + "/"
-    return sorted(name.removeprefix(base) for name in found if name.startswith(base))
+    return sorted(ages(url))
 
 
 def upload(folder: Path, url: str, parts: Sequence[str]) -> None:

@@ -44,7 +44,7 @@ class Provenance(msgspec.Struct, frozen=True):
     """Digest of the program's code: another version may judge calls differently."""
     as_scored: Sequence[str] = ()
     """Recordings that should have been scored again, but whose files were not available."""
-    by: str = "score"
+    made_by: str = "score"
     """The command that can rebuild the store: `score` or `merge`."""
     selection: Mapping[str, Any] | None = None
     """The part of the archive that was selected for scoring; None for the whole archive."""
@@ -222,20 +222,11 @@ def publish(
     manifest = {
         "format": STORE_FORMAT,
         "mcptally": mcptally.__version__,
-        "made_by": made.by,
-        "code": made.code,
-        "rules": made.rules,
-        "own_rules": made.own_rules,
-        "reviews_file": made.reviews_file,
-        "started_in": made.started_in,
-        "reviews": list(made.reviews),
-        "payloads": made.payloads,
-        "selection": made.selection,
+        **msgspec.structs.asdict(made),
         "scored_at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "rows": dict(rows),
         "unread": unread_of(archive),
         "archive": archive,
-        "as_scored": list(made.as_scored),
         "parts": {**kept, **new},
     }
     replace_manifest(folder, manifest)
