@@ -74,7 +74,7 @@ class Series(NamedTuple):
     tool: Whole
     session: Whole
 
-    def piece(self, chosen: slice) -> "Series":
+    def piece(self, chosen: slice | npt.NDArray[np.bool_]) -> "Series":
         """Return a series of only the chosen elements."""
         return Series(
             self.at[chosen],
@@ -279,10 +279,19 @@ def _within_sessions(series: Series) -> _Cut | None:
     starts = before[np.searchsorted(np.cumsum(new), np.cumsum(new))]
     place = _renumbered((starts * SLICES / series.calls.sum()).astype(np.int64))
     session = _renumbered(series.session)
+    # Only sessions that are in several slices can show a change.
+    any_place = np.zeros(int(session.max()) + 1, np.int64)
+    any_place[session] = place
+    several = np.zeros(len(any_place), np.bool_)
+    several[session[place != any_place[session]]] = True
+    if several.sum() < MIN_SPANNING:
+        return None
+    chosen = several[session]
+    series, session = series.piece(chosen), _renumbered(session[chosen])
     own = np.unique(session * (int(series.tool.max()) + 1) + series.tool, return_inverse=True)[1]
     rate = (np.bincount(own, series.hits) / np.bincount(own, series.calls))[own]
     shape = int(session.max()) + 1, int(place.max()) + 1
-    cell = session * shape[1] + place
+    cell = session * shape[1] + place[chosen]
 
     def early(values: Floats) -> Floats:
         """Sum `values` over each session's calls before each slice boundary."""
@@ -307,7 +316,8 @@ def _within_sessions(series: Series) -> _Cut | None:
         # difference to its spread may be equally large elsewhere.
         best = int(np.where(enough, np.abs(excess.sum(0)), 0).argmax())
         seen = float(np.abs(excess[:, best].sum()) / spread[best]) if enough[best] else 0.0
-        signs = np.random.default_rng((SEED, shape[0])).integers(0, 2, (sum(STAGES), shape[0]))
+        random = np.random.default_rng((SEED, len(several)))
+        signs = random.integers(0, 2, (sum(STAGES), len(several)))[:, several]
         found = np.abs((2.0 * signs - 1) @ excess) / spread
     extreme = int((np.nanmax(np.where(spread > 0, found, 0), 1) >= seen - EPSILON).sum())
     p_value = (extreme + 1) / (len(signs) + 1)
