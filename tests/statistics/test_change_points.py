@@ -87,9 +87,9 @@ def changes(data: pl.DataFrame) -> pl.DataFrame:
         "if(failed, 'tool_error', 'ok') AS outcome, if(failed, 'tool_failure', NULL) AS verdict, "
         "NULL AS template, '' AS call_id FROM data"
     )
-    connection.execute("CREATE VIEW calls AS FROM _tool_calls")
     read = views.texts_read_by("change_points")
-    views.create_questions(connection, {n: read[n] for n in ("_timed_calls", "_changes")})
+    del read["_tool_calls"]
+    views.create_questions(connection, read)
     answer = connection.sql(views.all_texts()["change_points"]).pl()
     connection.close()
     return answer

@@ -175,7 +175,7 @@ _COUNTED_SESSIONS: Final = (
     "SELECT hash(server) AS server_hash, hash(hash(server), hash(tool)) AS tool_hash, "
     "hash(session) AS session_hash, calls, ok, "
     "ok + hidden_errors + tool_errors + protocol_errors + timeouts + no_responses AS ended, "
-    "first_call AS started FROM usage"
+    "first_call AS started, last_call AS latest FROM usage"
 )
 """SQL of `_tool_sessions` if no filters apply."""
 
@@ -314,6 +314,7 @@ def texts_kept(question: str) -> dict[str, str]:
     if "_tool_changes" in texts:
         texts |= texts_of("change_points")
         texts["_tool_changes"] = (
+            "-- From the kept answer.\n-- Of: used\n"
             "SELECT hash(hash(server), hash(tool)) AS tool_hash, changed_at FROM change_points "
             "WHERE level = 'tool' AND direction = 'worse' AND next_change IS NULL"
         )

@@ -1,17 +1,39 @@
 -- The times at which the success rates of tools or servers changed.
--- Of: levels
--- `levels` is a list with `tool`, `server` or both; `series` is the hash of the tool or the server.
--- The times of calls, rounded to 1/8192 of the period that all calls span.
-WITH cells AS MATERIALIZED (
+-- Of: levels, used
+-- `levels` is a list with `tool`, `server` or both, and `used` a table with the rows of
+-- `_tool_sessions`. `series` is the hash of the tool or the server.
+WITH period AS MATERIALIZED (
+    SELECT epoch_us(min(started))::DOUBLE AS began, epoch_us(max(latest)) - began AS span
+    FROM query_table(used)
+),
+timed AS NOT MATERIALIZED (
     SELECT
-        any_value(server_hash) AS server_hash, tool_hash, session_hash, min(moment) AS moment,
-        count(*)::DOUBLE AS n, count(*) FILTER (failed)::DOUBLE AS y
-    FROM _timed_calls, (
+        * EXCLUDE (latest),
+        floor(8192 * (moment - began) / nullif(span, 0))
+            IS DISTINCT FROM floor(8192 * (latest - began) / nullif(span, 0)) OR ended < calls
+            AS is_divided
+    FROM (
         SELECT
-            epoch_us(min(requested_at))::DOUBLE AS began,
-            epoch_us(max(requested_at)) - began AS span
-        FROM calls
-    )
+            server_hash, tool_hash, session_hash, epoch_us(started)::DOUBLE AS moment,
+            epoch_us(latest)::DOUBLE AS latest, calls, ended, ok
+        FROM query_table(used)
+        WHERE started IS NOT NULL
+    ), period
+),
+divided AS MATERIALIZED (SELECT DISTINCT session_hash FROM timed WHERE is_divided),
+-- A session's calls to a tool at about the same time: within 1/8192 of the period of all calls. Only
+-- sessions with calls at several times, or calls that did not end, are read from `calls`.
+cells AS MATERIALIZED (
+    SELECT
+        server_hash, tool_hash, session_hash, moment, ended::DOUBLE AS n, (ended - ok)::DOUBLE AS y
+    FROM timed
+    ANTI JOIN divided USING (session_hash)
+    UNION ALL
+    SELECT
+        any_value(server_hash), tool_hash, session_hash, min(moment), count(*)::DOUBLE,
+        count(*) FILTER (failed)::DOUBLE
+    FROM _timed_calls
+    SEMI JOIN divided USING (session_hash), period
     GROUP BY tool_hash, session_hash, floor(8192 * (moment - began) / nullif(span, 0))
 ),
 series AS (

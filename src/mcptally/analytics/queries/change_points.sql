@@ -1,7 +1,8 @@
 -- When did the success rate of a tool or server change, and why?
 -- Shows: level, server, tool, changed_at, success_rate_before, success_rate_after, calls_before, calls_after, sessions_before, sessions_after, cause, template, next_change, q_value
 -- None: No success rate changed by more than chance explains.
-WITH points AS MATERIALIZED (FROM _changes(['tool', 'server'])),
+WITH used AS MATERIALIZED (FROM _tool_sessions),
+points AS MATERIALIZED (FROM _changes(['tool', 'server'], 'used')),
 -- The calls between the neighbours of each change. Calls are read again for the few series that
 -- changed: keeping the texts of all calls takes longer.
 around AS MATERIALIZED (

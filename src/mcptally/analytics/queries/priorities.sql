@@ -227,7 +227,7 @@ onsets AS (
     FROM cause_tools t
     JOIN causes USING (cause)
     JOIN (SELECT cause, len(servers) AS servers FROM shares) USING (cause)
-    JOIN _tool_changes c ON c.tool_hash = t.tool_hash
+    JOIN _tool_changes('used') c ON c.tool_hash = t.tool_hash
         AND c.changed_at BETWEEN first_seen - INTERVAL 1 MINUTE AND last_seen
     GROUP BY t.cause
 ),
