@@ -114,10 +114,12 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFr
     )
     answered = _with_whole_text(rows[_indices(rows, _Replies.is_answered)], responses)
     regular = answered[_indices(answered, _Replies.is_irregular, is_not=True)]
+    irregular = answered[_indices(answered, _Replies.is_irregular)]
+    del answered  # each of these frames copies its rows
     errors = regular[_indices(regular, _Replies.failed)]
     without_error = regular[_indices(regular, _Replies.failed, is_not=True)]
+    del regular
     rejected = rows[_indices(rows, _Replies.is_rejected)]
-    irregular = answered[_indices(answered, _Replies.is_irregular)]
     unanswered = rows[_indices(rows, _Replies.is_unanswered)]
     # Few archives have all kinds of replies.
     parts: list[pl.DataFrame] = []
