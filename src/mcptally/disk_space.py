@@ -28,6 +28,8 @@ def is_full(error: BaseException, *places: "str | Path") -> bool:
         return True
     if any(os.strerror(number) in str(error) for number in _NUMBERS):
         return True
+    if getattr(error, "sqlite_errorname", None) == "SQLITE_FULL":
+        return True
     is_from_library = type(error).__module__.partition(".")[0] in _LIBRARIES
     return is_from_library and full_place(places) is not None
 

@@ -1,8 +1,10 @@
 """A disk that is full, and a disk that loses what was not synced."""
 
+import contextlib
 import errno
 import os
 import shutil
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,6 +36,15 @@ def test_an_error_of_a_library_is_about_a_full_disk_if_the_disk_is_full(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=4096))
     assert is_full(error, tmp_path / "store")
     assert not is_full(ValueError("a defect"), tmp_path / "store")
+
+
+def test_an_error_of_sqlite_says_itself_that_the_disk_is_full():
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA max_page_count = 2")
+        database.execute("CREATE TABLE items (item BLOB)")
+        with pytest.raises(sqlite3.OperationalError) as failed:
+            database.execute("INSERT INTO items VALUES (zeroblob(100000))")
+    assert is_full(failed.value)
 
 
 @pytest.fixture
