@@ -318,6 +318,32 @@ def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_client_that_pipelines_much_before_it_reads_gets_all_responses(tmp_path):
+    go = threading.Event()
+    large = json_response(b'"%b"' % bytes(b"x" * 12_000_000))
+
+    def script(conn):
+        conn.request()
+        assert go.wait(TIMEOUT_SECONDS)
+        conn.send(large)
+        echo(conn)
+
+    with (
+        ScriptedServer(script) as server,
+        Rig(tmp_path, server) as rig,
+        rig.client() as client,
+    ):
+        client.post(CALL)
+        client.post(b"%400000d" % 1)
+        (connection,) = eventually(lambda: list(rig.service._connections))
+        eventually(lambda: connection._protocol.pipelined_bytes > 256 * 1024)
+        go.set()
+        eventually(lambda: not connection._server._reading)
+        assert len(client.exactly(len(large))) == len(large)
+        assert client.response()[2] == b"%400000d" % 1
+
+
+@pytest.mark.slow
 def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
     released = threading.Event()
 

@@ -266,12 +266,12 @@ class ProxyConnection:
 
     def on_drained(self, sock: Socket) -> None:
         """Resume reading one side after the send buffer of the other side has drained."""
-        other = self._server if sock is self._client else self._client
-        if (
-            self._state is not State.CLOSED
-            and self._protocol.pipelined_bytes <= _MAX_PIPELINED_BYTES
-        ):
-            other.resume()
+        if self._state is State.CLOSED:
+            return
+        if sock is self._client:
+            self._server.resume()
+        elif self._protocol.pipelined_bytes <= _MAX_PIPELINED_BYTES:
+            self._client.resume()
 
     # --- ends -----------------------------------------------------------------------------------
 
