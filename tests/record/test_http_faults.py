@@ -370,6 +370,21 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
     assert ends == ["proxy", "server"]
 
 
+def test_stopping_ends_an_attempt_to_connect(tmp_path, monkeypatch):
+    monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
+    with (
+        ScriptedServer(Connection.rest) as server,  # no answer to the TLS handshake
+        Rig(tmp_path, server, scheme="https") as rig,
+        rig.client() as client,
+    ):
+        client.post(CALL)
+        eventually(lambda: server.connections)
+        rig.stop()
+        assert client.rest() == b""
+        (own,) = recordings(rig.events())
+    assert of(own, "http", phase="end")[0]["why"] == own[-1]["reason"] == "stopped"
+
+
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory):
     secret = ec.generate_private_key(ec.SECP256R1())

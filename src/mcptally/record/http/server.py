@@ -102,6 +102,7 @@ class Service:
         self._listening = False
         self._full_logged_at = -_SWEEP_SECONDS
         self._stopping: asyncio.TimerHandle | None = None
+        self._stopped: asyncio.Future[None] = self.loop.create_future()
         self._write_queue = WriteQueue(self.loop, archive)
         self._sessions = Sessions(
             archive,
@@ -129,11 +130,14 @@ class Service:
 
     def serve(self) -> None:
         """Serve until `stop` is called."""
+        self.loop.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
         self._listen()
         self._sweep()
-        self.loop.run_forever()
-        if attempts := asyncio.all_tasks(self.loop):  # cancelled attempts to connect
-            self.loop.run_until_complete(asyncio.wait(attempts))
+        await self._stopped
+        if attempts := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(attempts)  # cancelled attempts to connect
 
     def stop(self) -> None:
         """Shut down once active exchanges have finished; a second call shuts down at once."""
@@ -226,13 +230,15 @@ class Service:
         self.loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _shut_down(self) -> None:
+        if self._stopped.done():
+            return
+        self._stopped.set_result(None)
         if self._stopping:
             self._stopping.cancel()
         for connection in list(self._connections):
             connection.close("stopped")
         self._sessions.close_all("stopped")
         self._write_queue.write([])
-        self.loop.stop()
 
 
 def _address(listen: str) -> tuple[str, int]:
