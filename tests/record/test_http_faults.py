@@ -18,6 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.record.http import server as http_server
+from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.upstream import UpstreamServer
 from tests.record.http_rig import (
     Connection,
     Rig,
@@ -530,27 +532,35 @@ def test_closed_connections_release_their_descriptors(tmp_path):
         eventually(lambda: count() <= before + 2)
 
 
-def test_an_internal_error_is_logged_and_closes_only_one_connection(tmp_path, monkeypatch):
-    from mcptally.record.http.exchange import ProxiedExchange
-
+@pytest.mark.parametrize(
+    ("owner", "name"), [(ProxiedExchange, "record_request"), (UpstreamServer, "connect")]
+)
+def test_an_internal_error_is_logged_and_closes_only_one_connection(
+    tmp_path, monkeypatch, owner, name
+):
     def echo(conn):
         with contextlib.suppress(AssertionError):
             while True:
                 conn.send(json_response(conn.request()[1]))
 
-    original = ProxiedExchange.record_request
-
-    def faulty(self, head, data):
-        assert self.record.path != "/mistake", "what is never true"
-        original(self, head, data)
+    def faulty(*_):
+        raise RuntimeError("what is never true")
 
     with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
-        monkeypatch.setattr(ProxiedExchange, "record_request", faulty)
         assert good.call(CALL)[2] == CALL
-        with rig.client() as bad:
-            bad.post(CALL, path="/mistake")
+        with rig.client() as bad, monkeypatch.context() as patch:
+            patch.setattr(owner, name, faulty)
+            bad.post(CALL)
             assert bad.rest() == b""
         assert good.call(CALL)[2] == CALL
         (end,) = of(rig.events(), "http", phase="end", closed_by="proxy")
         assert end["why"] == "internal error"
     assert any("what is never true" in logged for logged in rig.messages)
+
+
+def test_an_exception_in_a_callback_is_logged_in_one_line(tmp_path, capfd):
+    with Rig(tmp_path, free_port()) as rig:
+        rig.service.loop.call_soon_threadsafe(lambda: {}["what is never there"])
+        (logged,) = eventually(lambda: rig.messages)
+    assert logged == "internal error: KeyError('what is never there'); please report this"
+    assert capfd.readouterr().err == ""

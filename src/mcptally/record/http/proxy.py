@@ -180,13 +180,12 @@ class ProxyConnection:
 
     async def _connect(self) -> None:
         try:
-            sock, tls = await self._shared.upstream.connect(self._shared.loop)
+            self._on_connected(*await self._shared.upstream.connect(self._shared.loop))
         except OSError as error:
             self._respond_unreachable(error)
-            return
-        self._on_connected(sock, tls)
+        except Exception as error:  # noqa: BLE001 - see `_close_on_exception`
+            self.fail(error)
 
-    @_close_on_exception
     def _on_connected(self, sock: socket.socket, tls: TlsStream | None) -> None:
         self._server.start(sock, tls)
         if self._client.ended:

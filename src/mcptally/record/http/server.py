@@ -5,7 +5,7 @@ import functools
 import signal
 import socket
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from mcptally.errors import UsageError
 from mcptally.record.http.capacity import Capacity, enable_keepalive, raise_descriptor_limit
@@ -94,6 +94,7 @@ class Service:
         name: str | None,
     ) -> None:
         self.loop = EventLoop()
+        self.loop.set_exception_handler(self._log_internal_error)
         self._server = server
         self._sockets = sockets
         self._archive = archive
@@ -228,6 +229,11 @@ class Service:
     def _sweep(self) -> None:
         self._sessions.close_idle(IDLE_SECONDS)
         self.loop.call_later(_SWEEP_SECONDS, self._sweep)
+
+    def _log_internal_error(self, _loop: object, context: dict[str, Any]) -> None:
+        """Log an exception of a callback; asyncio would print a traceback."""
+        error = context.get("exception") or context["message"]
+        self._archive.log(f"internal error: {error!r}; please report this")
 
     def _shut_down(self) -> None:
         if self._stopped.done():
