@@ -188,7 +188,7 @@ def test_a_tool_has_the_same_scores_with_and_without_a_filter(store: mt.Store):
 @pytest.mark.slow
 def test_a_start_before_all_calls_keeps_all_and_an_end_before_them_keeps_none(store: mt.Store):
     first = datetime.date(2000, 1, 1)
-    for question in ("latency", "priorities"):
+    for question in ("latency", "priorities", "server_scores"):
         assert_frame_equal(store.ask(question, since=first).pl(), store.ask(question).pl())
     assert store.ask("latency", until="2000-01-01").fetchall() == []
 

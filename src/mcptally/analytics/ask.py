@@ -9,6 +9,7 @@ from mcptally.analytics.connections import Connections, answer_of
 from mcptally.analytics.filters import CALL_FILTERS, COMPARED, Filters
 from mcptally.analytics.views import question_titles
 from mcptally.errors import QueryError, UsageError, near
+from mcptally.tables.usage import Usage
 
 _TABLES_WITH_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "server": ("calls", "recordings"),
@@ -60,8 +61,11 @@ def answer(connections: Connections, question: str, filters: Filters) -> Answer:
     }
     call_filters = {name: given[name] for name in CALL_FILTERS & given.keys() - conditions.keys()}
     where = " AND ".join(conditions.values()) or "true"
+    # Without this, DuckDB computes `usage` from the selected calls wherever a question reads it.
+    reads_usage = views.reads_any_of([Usage.name], views.texts_of(question).values())
+    once = "WITH usage AS MATERIALIZED (FROM _usage) " if call_filters and reads_usage else ""
     return connections.answer(
-        f"SELECT * FROM {source} WHERE {where}",
+        f"{once}SELECT * FROM {source} WHERE {where}",
         question,
         [given[name] for name in conditions],
         call_filters,
