@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.record.http import server as http_server
+from mcptally.record.http import upstream
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.upstream import UpstreamServer
 from tests.record.http_rig import (
@@ -423,6 +424,11 @@ def secure(certificates, script):
     return wrapped
 
 
+def answer(conn):
+    conn.request()
+    conn.send(json_response(RESULT))
+
+
 def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificates):
     gone = threading.Event()
     large = b'{"text":"' + b"x" * 3_000_000 + b'"}'
@@ -448,6 +454,32 @@ def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificate
         assert gone.wait(TIMEOUT_SECONDS)
         rig.eventually(lambda records: of(records, "http", phase="end", closed_by="client"))
         assert of(rig.events(), "message", dir="s2c")[0]["bytes"] == len(large)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["refuses", "does not answer"])
+def test_if_the_first_address_of_a_name_fails_the_next_is_tried(
+    tmp_path, monkeypatch, certificates, first
+):
+    monkeypatch.setattr(upstream, "CONNECT_SECONDS", 2)
+    real = socket.getaddrinfo
+    with (
+        ScriptedServer(Connection.rest) as silent,
+        ScriptedServer(secure(certificates, answer)) as server,
+    ):
+        ports = [free_port() if first == "refuses" else silent.port, server.port]
+        monkeypatch.setattr(
+            socket, "getaddrinfo",
+            lambda name, port, *args, **options: [
+                found for each in (ports if name == "localhost" else [port])
+                for found in real("127.0.0.1", each, *args, **options)
+            ],
+        )  # fmt: skip
+        with (
+            Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
+            rig.client() as client,
+        ):
+            assert client.call(CALL)[2] == RESULT
 
 
 def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, certificates):

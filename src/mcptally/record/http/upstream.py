@@ -128,16 +128,18 @@ class UpstreamServer:
             # The name may become resolvable later, so each connection attempt checks again.
 
     async def connect(self, loop: EventLoop) -> Connected:
-        """Try all addresses in order, and return the first connected socket.
+        """Try all addresses in order, each for its share of the time; return the first socket.
 
         Raises:
             OSError: there is no address, or connecting failed; the error is that of the last one.
         """
         error = OSError(f"no address for {self._host_name}")
         async with asyncio.timeout(CONNECT_SECONDS):
-            for address in await self._addresses():
+            addresses = await self._addresses()
+            for address in addresses:
                 try:
-                    return await self._connect_to(address, loop)
+                    async with asyncio.timeout(CONNECT_SECONDS / len(addresses)):
+                        return await self._connect_to(address, loop)
                 except OSError as failure:
                     error = failure
         raise error
