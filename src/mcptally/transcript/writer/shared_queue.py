@@ -94,9 +94,13 @@ class SharedQueue:
         head, tail = words[_HEAD], words[_TAIL]
         at = head % size
         skipped = size - at if at + needed > size else 0
-        if head == tail and needed <= at >= self._block:
-            skipped = size - at
-            self._release()
+        if head == tail:
+            if at < self._block:
+                # Not earlier, because `_TO_START` is in the memory that is returned, and must stay
+                # there until it has been read.
+                self._release()
+            elif needed <= at:
+                skipped = size - at
         if head + skipped + needed - tail > size:
             return False
         end = needed + (0 if skipped else at)
