@@ -130,7 +130,11 @@ weighed AS (
     SELECT
         p.basis, p.version_hash, session_hash, sum(weight * s.n) AS n, sum(weight * a) AS a,
         sum(weight * b) AS b, sum(weight * c) AS c, sum(weight * d) AS d
-    FROM (SELECT *, n / others_n AS weight FROM of_places) p
+    FROM (
+        SELECT basis, place, version_hash, n / others_n * scale AS weight
+        FROM of_places
+        JOIN owners USING (basis, version_hash)
+    ) p
     JOIN of_sessions s ON s.place = p.place AND s.version_hash <> p.version_hash
     GROUP BY p.basis, p.version_hash, session_hash
 ),
@@ -138,11 +142,8 @@ others AS (
     SELECT
         mistake, version_hash, sum(y) / sum(n) AS mean, _interval(_moments(n, y)) AS rate
     FROM (
-        SELECT
-            mistake, version_hash, n * scale AS n,
-            CASE letter WHEN 'a' THEN a WHEN 'b' THEN b WHEN 'c' THEN c ELSE d END * scale AS y
+        SELECT *, CASE letter WHEN 'a' THEN a WHEN 'b' THEN b WHEN 'c' THEN c ELSE d END AS y
         FROM weighed
-        JOIN owners USING (basis, version_hash)
         JOIN kinds USING (basis)
     )
     GROUP BY mistake, version_hash
