@@ -11,7 +11,7 @@ SERVERS = Servers()
 
 
 def case(arguments, fails, schema, *, works_anyway=0):
-    """Return calls to a tool with all these arguments in ten sessions.
+    """Return calls to a tool with all these arguments in ten sessions, and two without JSON.
 
     `works_anyway` is the number of sessions in which all calls work.
     """
@@ -29,6 +29,10 @@ def case(arguments, fails, schema, *, works_anyway=0):
         )
         for session in range(10)
         for given in arguments
+    ]
+    rows += [
+        call("damaged", arguments=text, definition="d", requested_at=BEGAN, **OK)
+        for text in ('{"', None)
     ]
     return SERVERS.add(rows, [definition("t", definition="d", input_schema=json.dumps(schema))])
 

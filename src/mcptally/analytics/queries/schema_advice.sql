@@ -58,7 +58,7 @@ checked AS (
     SELECT
         p.*, c.outcome, c.call_id AS call, json_extract(c.arguments, p.pointer) AS sent,
         json_type(sent) AS sent_type, sent_type IN ('DOUBLE', 'BIGINT', 'UBIGINT') AS is_number,
-        CASE p.keyword
+        CASE WHEN json_valid(c.arguments) THEN coalesce(CASE p.keyword
             WHEN 'required' THEN sent IS NULL
             WHEN 'type' THEN NOT CASE p.bound ->> '$'
                 WHEN 'string' THEN sent_type = 'VARCHAR'
@@ -70,17 +70,28 @@ checked AS (
             WHEN 'minProperties' THEN sent_type = 'OBJECT' AND len(json_keys(sent)) = 0
             WHEN 'minimum' THEN is_number AND TRY_CAST(sent AS DOUBLE) < 0
             ELSE is_number AND TRY_CAST(sent AS DOUBLE) <= 0
-        END AS violates
+        END, false) END AS violates
     FROM proposed p
     JOIN calls c ON c.definition = p.definition AND c.server IS NOT DISTINCT FROM p.server
     WHERE c.method = 'tools/call' AND c.dir = 'c2s' AND _ended(c.outcome)
-        AND json_valid(c.arguments)
+),
+-- Grouped by `violates`, which is null if the arguments are not JSON, to parse them only once.
+counted AS (
+    SELECT
+        server, tool, definition, path, keyword, violates,
+        any_value(bound) AS bound, any_value(input_schema) AS input_schema,
+        any_value(parts) AS parts, count(*) AS calls, count(*) FILTER (outcome = 'ok') AS ok,
+        count(*) FILTER (_failed(outcome)) AS failed,
+        min(call) FILTER (_failed(outcome)) AS call
+    FROM checked
+    GROUP BY server, tool, definition, path, keyword, violates
 )
 SELECT
     server, tool, path AS argument, keyword || ': ' || any_value(bound) AS "constraint",
-    count(*) FILTER (_failed(outcome) AND violates) AS failed_stopped,
-    count(*) FILTER (outcome = 'ok' AND violates) AS ok_stopped,
-    count(*) FILTER (_failed(outcome)) AS failed, count(*) AS calls,
+    coalesce(sum(c.failed) FILTER (violates), 0)::BIGINT AS failed_stopped,
+    coalesce(sum(c.ok) FILTER (violates), 0)::BIGINT AS ok_stopped,
+    sum(c.failed) FILTER (violates IS NOT NULL)::BIGINT AS failed,
+    sum(c.calls) FILTER (violates IS NOT NULL)::BIGINT AS calls,
     json_merge_patch(any_value(input_schema), CASE keyword
         WHEN 'required' THEN '{"required":' || any_value(bound) || '}'
         ELSE list_reduce(
@@ -90,8 +101,8 @@ SELECT
             '{"' || keyword || '":' || any_value(bound) || '}'
         )
     END)::VARCHAR AS new_schema,
-    min(call) FILTER (_failed(outcome) AND violates) AS call_id
-FROM checked
+    min(call) FILTER (violates) AS call_id
+FROM counted c
 GROUP BY server, tool, definition, path, keyword
 HAVING failed_stopped >= 3 AND ok_stopped * 10 <= failed_stopped
 ORDER BY failed_stopped DESC, server, tool, argument, "constraint"
