@@ -8,6 +8,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -266,7 +267,8 @@ def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, subtests: pytest.
                 words, capture_output=True, text=True, check=False, timeout=600, env=steady
             )
             assert done.returncode == 0, done.stderr[-3000:]
-            assert f"Done {runs} runs" in done.stderr
+            [done_runs] = re.findall(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
+            assert int(done_runs) >= runs  # libFuzzer may make one more
 
 
 def test_files_without_events_give_an_error_that_names_the_file(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def json_texts(raws: Sequence[Raw], sizes: npt.NDArray[np.int64] | None = None) 
     offsets = np.zeros(len(raws) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     if not offsets[-1]:
-        return pl.Series(dtype=pl.String).clear(len(raws))
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(raws))
     valid = np.packbits(sizes > 0, bitorder="little")
     data = b"".join(raws)
     buffers = [pa.py_buffer(valid), pa.py_buffer(offsets), pa.py_buffer(data)]

@@ -56,6 +56,8 @@ There are two patterns because a single one with `\\b` and all words takes thirt
 
 def lines(texts: pl.Series) -> pl.Series:
     """Return the lines of each text; empty if it is not JSON or does not match `LIKELY`."""
+    if texts.null_count() == len(texts):
+        return pl.Series([""]).new_from_index(0, len(texts))
     text = pl.col("text")
     words, whole_words = (matches(text.str.head(4000), pattern) for pattern in LIKELY)
     frame = texts.to_frame("text")
