@@ -138,7 +138,7 @@ def test_calls_answered_before_a_kill_are_in_the_file(tmp_path, calls):
             assert client.call(body)[2] == body
             got.append(number)
         clients[0].post(b'{"id":"unanswered"}')
-        writer = writer_of(program.process.pid)
+        writer = eventually(lambda: writer_of(program.process.pid))
         program.process.kill()
         program.process.wait()
         for client in clients:

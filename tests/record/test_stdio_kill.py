@@ -80,7 +80,7 @@ def test_every_complete_frame_that_a_peer_received_is_recorded(who, seed, tmp_pa
     recorder_pid = int(client.stdout.readline())
     assert eventually(lambda: len(complete_lines(at_client)) > 1)
     server_pid = json.loads(complete_lines(at_client)[0])["pid"]
-    writer_pid = writer_of(recorder_pid)
+    writer_pid = eventually(lambda: writer_of(recorder_pid))
     pids = [client.pid, recorder_pid, server_pid, writer_pid]
     time.sleep(rng.random() * 0.1)  # kill at a random time
     victim = dict(zip(("client", "recorder", "server", "writer"), pids, strict=True))[who]

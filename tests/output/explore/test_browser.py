@@ -187,7 +187,7 @@ def test_the_chosen_theme_is_kept_on_other_pages(visit):
 def test_a_payload_folds_and_can_be_copied(visit):
     page, _ = visit("busy", "table/calls?is.tool=read_file&is.outcome=tool_error")
     page.click("tbody td:last-child a >> nth=0")
-    assert page.locator("#request .tree details[open]").count() > 1
+    page.locator("#request .tree details[open] details[open]").first.wait_for()
     page.click("#request button:text-is('Fold all')")
     assert page.locator("#request .tree details[open]").count() == 0
     assert page.locator("#reply mark").first.inner_text() == "path must not be empty"
