@@ -131,7 +131,7 @@ class UpstreamServer:
         """Try all addresses in order, each for its share of the time; return the first socket.
 
         Raises:
-            OSError: there is no address, or connecting failed; the error is that of the last one.
+            OSError: the name has no address, or connecting failed; this is the last error.
         """
         error = OSError(f"no address for {self._host_name}")
         async with asyncio.timeout(CONNECT_SECONDS):
