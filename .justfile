@@ -36,7 +36,7 @@ docs:
     mkdocs build --quiet --strict -f .docs/mkdocs.yml
 
 # Run one benchmark; further arguments go to it
-benchmark name="score" *arguments:
+benchmark name="ratios" *arguments:
     python -m tests.benchmarks {{ name }} {{ arguments }}
 
 # Run the fast tests with the lowest version of each dependency that pyproject.toml allows

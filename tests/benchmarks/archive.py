@@ -97,12 +97,6 @@ def generate(folder: Path, *, size: int, shape: str = "traffic", seed: int = 1) 
     return files
 
 
-def new_recording(path: Path, number: int) -> Path:
-    """Write a transcript with one recording; a larger `number` gives a later time."""
-    path.write_bytes(b"".join(_recording(random.Random(number), SHAPES["traffic"], number)))
-    return path
-
-
 def multiply(files: Iterable[Path], folder: Path, *, times: int) -> list[Path]:
     """Write `times` uncompressed copies of each real transcript, each with new recording ids."""
     folder.mkdir(parents=True, exist_ok=True)

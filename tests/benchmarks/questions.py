@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -56,7 +55,7 @@ _IDS: Final = ("call_id", "attempt_of", "validated_by")
 _NAMES: Final = ("recording", "session")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Make the store and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks questions")
     parser.add_argument("--archive", type=Path, default=traffic.folder() or SAMPLES)
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--store", type=Path)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("questions", nargs="*", default=list(question_titles()))
-    given = parser.parse_args(arguments)
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         folder = given.store or Path(scratch, "store")
         if not (folder / MANIFEST).exists():
@@ -137,4 +136,4 @@ def copy(frame: pl.DataFrame, number: int) -> pl.DataFrame:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks ratios [--archive PATH | --size 250] [--rounds 5] [--only NAME …]
 
-Every case is a process of its own, and the cases take turns. Ratios are computed from the least
-CPU seconds (user and system, with children) of each case, which a busy machine changes little. The
-results of a version and date replace earlier ones of the same; those of `--only` are added to them.
+Every case is a process of its own, and the cases take turns. The printed table has CPU seconds
+(user and system, with children). Ratios are computed from the least CPU seconds of each case, which
+a busy machine changes little. The results of a version and date replace earlier ones of the same;
+those of `--only` are only printed.
 """
 
 import argparse
@@ -16,16 +17,26 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import mcptally
 from tests.benchmarks.archive import generate
-from tests.benchmarks.score import PARSE, Cost, run
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
+PARSE: Final = """
+import sys, orjson
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                orjson.loads(line)
+            except orjson.JSONDecodeError:
+                pass
+"""
 IMPORTS: Final = "import polars, pyarrow, duckdb, msgspec, jsonschema_rs, numpy"
 
 
@@ -64,20 +75,42 @@ RATIOS: Final = {
 }
 
 
-def main(arguments: list[str]) -> None:
+class Cost(NamedTuple):
+    """The resources that one process used."""
+
+    wall: float
+    cpu: float
+    megabytes: float
+
+
+def run(command: Sequence[str]) -> Cost:
+    """Run a command and return the resources that it used."""
+    begin = time.perf_counter()
+    silent = os.open(os.devnull, os.O_WRONLY)
+    files = [(os.POSIX_SPAWN_DUP2, silent, 1), (os.POSIX_SPAWN_DUP2, silent, 2)]
+    pid = os.posix_spawn(command[0], command, os.environ, file_actions=files)
+    _, status, used = os.wait4(pid, 0)
+    os.close(silent)
+    if status:
+        raise SystemExit(f"failed ({status}): {' '.join(command)[:300]}")
+    wall = time.perf_counter() - begin
+    return Cost(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1e3)
+
+
+def main() -> None:
     """Measure, print the ratios and write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ratios", description=__doc__)
     parser.add_argument("--archive", type=Path, help="plain transcripts, not generated ones")
     parser.add_argument("--size", type=float, default=250, help="MB to generate")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=RATIOS, default=list(RATIOS))
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     compileall.compile_dir(str(Path(mcptally.__file__).parent), quiet=1)
     with tempfile.TemporaryDirectory() as folder:
         archive = options.archive
         if archive is None and any(RATIOS[name].large for name in options.only):
             archive = Path(folder) / "archive"
-            generate(archive, size=int(options.size * 1e6), shape="traffic", seed=1)
+            generate(archive, size=int(options.size * 1e6))
         os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         found = _measure(Path(folder), archive, options.only, options.rounds)
     for name, value in found.items():
@@ -110,13 +143,7 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
             "one core": [*large, "1"],
             "two cores": [*large, "2"],
             "large overview": [*command, str(archive)],
-            "large report": [
-                *command,
-                "report",
-                str(work / "large"),
-                "-o",
-                str(work / "page.html"),
-            ],
+            "large report": [*cases["report"][:-3], str(work / "large"), *cases["report"][-2:]],
         }
     large_cases = {"small", "parse", "one core", "two cores"}
     chosen = {
@@ -134,6 +161,12 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
             if name == "overview again":
                 run(case)
             costs[name].append(run(case))
+    print("| case | CPU s (min to max) | wall s | peak MB |\n|---|---|---|---|")
+    for name, some in costs.items():
+        walls, cpus, peaks = zip(*some, strict=True)
+        print(
+            f"| {name} | {min(cpus):.2f} to {max(cpus):.2f} | {min(walls):.2f} | {max(peaks):.0f} |"
+        )
     cpu = {name: min(cost.cpu for cost in some) for name, some in costs.items()}
     ratios = {name: cpu[name] / cpu["imports"] for name in RATIOS if name in cpu}
     if archive is not None:
@@ -160,4 +193,4 @@ def add(ratios: Mapping[str, float]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
