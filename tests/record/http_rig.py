@@ -20,10 +20,27 @@ LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_second
 """No compression or deletion of files, and no lost events when the disk is slow."""
 
 
-def listener():
-    sock = socket.create_server(("127.0.0.1", 0))
-    sock.settimeout(TIMEOUT_SECONDS)
-    return sock
+CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
+
+
+def echo(conn):
+    """Answer each request of a connection with its own body."""
+    with contextlib.suppress(AssertionError, OSError):
+        while True:
+            conn.send(json_response(conn.request()[1]))
+
+
+def answering(*responses):
+    """A script that answers one request per response and then waits for the client to leave."""
+
+    def script(conn):
+        for response in responses:
+            conn.request()
+            conn.send(response)
+        conn.rest()
+
+    return script
 
 
 def free_port():
@@ -39,7 +56,8 @@ class ScriptedServer(contextlib.AbstractContextManager):
 
     def __init__(self, script):
         self._script = script
-        self._sock = listener()
+        self._sock = socket.create_server(("127.0.0.1", 0))
+        self._sock.settimeout(TIMEOUT_SECONDS)
         self.port = self._sock.getsockname()[1]
         self.errors = queue.SimpleQueue()
         self.connections = 0
@@ -188,7 +206,7 @@ class Rig(contextlib.AbstractContextManager):
 
     def __init__(self, out, upstream, *, host="127.0.0.1", policy="default", limits=LIMITS,
                  scheme="http", ca_file=None):  # fmt: skip
-        self.out = Path(out)
+        self.out, self.server = Path(out), upstream
         port = upstream if isinstance(upstream, int) else upstream.port
         sockets = bind("127.0.0.1:0")
         self.port = sockets[0].getsockname()[1]
@@ -222,6 +240,17 @@ class Rig(contextlib.AbstractContextManager):
 
     def eventually(self, condition):
         return eventually(lambda: condition(self.events()))
+
+
+@contextlib.contextmanager
+def proxied(folder, script, **options):
+    """A client's connection to a recorder in front of a server that runs `script`."""
+    with (
+        ScriptedServer(script) as server,
+        Rig(folder, server, **options) as rig,
+        rig.client() as client,
+    ):
+        yield rig, client
 
 
 def recordings(recorded):

@@ -69,13 +69,12 @@ def of(found, *kinds, **fields):
     ]
 
 
-class RecordedServer(contextlib.AbstractContextManager):
-    """A command behind the recorder, with its three streams on pipes of the test."""
+class PipedProcess(contextlib.AbstractContextManager):
+    """A command with its three streams on pipes of the test."""
 
-    def __init__(self, out, command, *options, **popen):
-        self.out = out
+    def __init__(self, command, **popen):
         self.process = subprocess.Popen(
-            [*recorder(out, *options), *command],
+            command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -145,6 +144,13 @@ class RecordedServer(contextlib.AbstractContextManager):
             self._unread[stream] = bytes(data[size:])
             del data[size:]
         return bytes(data)
+
+
+class RecordedServer(PipedProcess):
+    """A command behind the recorder."""
+
+    def __init__(self, out, command, *options, **popen):
+        super().__init__([*recorder(out, *options), *command], **popen)
 
 
 def eventually(condition):

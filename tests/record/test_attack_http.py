@@ -16,19 +16,21 @@ from hypothesis import strategies as st
 
 from mcptally.record.http import capacity, request_limits
 from mcptally.record.http.capacity import Capacity
-from tests.record.http_rig import Rig, ScriptedServer, chunk, json_response, recordings, sse_head
+from tests.record.http_rig import (
+    CALL,
+    Rig,
+    ScriptedServer,
+    chunk,
+    echo,
+    json_response,
+    proxied,
+    sse_head,
+)
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
 from tests.record.test_http_process import Program
 from tests.record.test_stdio_transparent import peak_kb
 
-CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
 POST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
-
-
-def echo(conn):
-    with contextlib.suppress(AssertionError, OSError):
-        while True:
-            conn.send(json_response(conn.request()[1]))
 
 
 def can_call(client):
@@ -40,33 +42,20 @@ def can_call(client):
 AMBIGUOUS = {
     "both": b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
     "two lengths": b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-    "two lengths on a line": b"Content-Length: 3, 4\r\n\r\nabcd",
     "length with a sign": b"Content-Length: +3\r\n\r\nabc",
-    "length in hexadecimal": b"Content-Length: 0x3\r\n\r\nabc",
-    "length with a blank inside": b"Content-Length: 1 0\r\n\r\nabc",
     "length of 64 bits and more": b"Content-Length: 18446744073709551619\r\n\r\nabc",
     "length of 5000 digits": b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nabc",
     "length that is empty": b"Content-Length:\r\n\r\n",
-    "length in other digits": "Content-Length: ٣\r\n\r\nabc".encode(),
     "blank before the colon": b"Content-Length : 3\r\n\r\nabc",
-    "tab before the colon": b"Transfer-Encoding\t: chunked\r\n\r\n0\r\n\r\n",
-    "coding with a parameter": b"Transfer-Encoding: chunked;q=1\r\n\r\n0\r\n\r\n",
     "coding in quotes": b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n',
-    "coding after a vertical tab": b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n",
-    "coding with a NUL": b"Transfer-Encoding: chunked\0\r\n\r\n0\r\n\r\n",
-    "coding that is not last": b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
     "a coding besides chunked": b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-    "an unknown coding": b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
     "chunked twice": b"Transfer-Encoding: chunked\r\n" * 2 + b"\r\n0\r\n\r\n",
     "coding identity": b"Transfer-Encoding: identity\r\nContent-Length: 3\r\n\r\nabc",
-    "two codings": b"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n",
     "coding folded": b"Transfer-Encoding: x\r\n chunked\r\n\r\n0\r\n\r\n",
     "coding with an underscore": b"Transfer_Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
     "length with an underscore": b"Content_Length: 3\r\n\r\nabc",
     "a bare CR in a value": b"X: a\rContent-Length: 3\r\n\r\nabc",
     "a header that begins the head": b" Content-Length: 3\r\n\r\nabc",
-    "a name that is no token": b"Content-Length\xa0: 3\r\n\r\nabc",
-    "a name that is NUL": b"X: a\r\n\0: b\r\n\r\n",
     "no colon": b"No-Colon\r\n\r\n",
     "two hosts": b"Host: other\r\nContent-Length: 3\r\n\r\nabc",
 }
@@ -74,17 +63,13 @@ AMBIGUOUS = {
 
 @pytest.mark.parametrize("rest", AMBIGUOUS.values(), ids=AMBIGUOUS)
 def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, rest):
-    with (
-        ScriptedServer(lambda conn: conn.rest()) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, lambda conn: conn.rest()) as (rig, client):
         client.send(POST.replace(b"Host", b"Authorization: Bearer hush\r\nHost") + rest)
         status, _, body = client.response()
         assert status in (400, 501)
         assert body.startswith(b"mcptally: request refused")
         assert client.rest() == b""
-        assert server.connections == 0
+        assert rig.server.connections == 0
         (end,) = rig.eventually(lambda records: of(records, "http", phase="end"))
         assert (end["closed_by"], bool(end["why"])) == ("proxy", True)
     assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -92,14 +77,9 @@ def test_requests_that_parsers_may_read_differently_are_not_forwarded(tmp_path, 
 
 BROKEN_BODIES = {
     "size with a sign": b"+5\r\nhello\r\n0\r\n\r\n",
-    "size with a prefix": b"0x5\r\nhello\r\n0\r\n\r\n",
-    "size that is negative": b"-5\r\nhello\r\n0\r\n\r\n",
     "size that is empty": b"\r\nhello\r\n0\r\n\r\n",
-    "size with an underscore": b"1_0\r\nhellohellohello!\r\n0\r\n\r\n",
-    "size of 100 digits": b"0" * 99 + b"5\r\nhello\r\n0\r\n\r\n",
     "data longer than its size": b"4\r\nhello\r\n0\r\n\r\n",
     "a length among the trailers": b"0\r\nContent-Length: 5\r\n\r\n",
-    "a coding among the trailers": b"0\r\nTransfer-Encoding: chunked\r\n\r\n",
     "a host among the trailers": b"0\r\nHost: other\r\n\r\n",
     "credentials among the trailers": b"0\r\nAuthorization: Bearer x\r\n\r\n",
 }
@@ -108,16 +88,12 @@ BROKEN_BODIES = {
 @pytest.mark.parametrize("body", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
 def test_an_ambiguous_chunked_body_is_never_completed(tmp_path, body):
     got = []
-    with (
-        ScriptedServer(lambda conn: got.append(conn.rest())) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, lambda conn: got.append(conn.rest())) as (rig, client):
         client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body)
         assert client.response()[0] == 400
         assert client.rest() == b""
         client.close()
-        eventually(lambda: len(got) == server.connections)
+        eventually(lambda: len(got) == rig.server.connections)
     for bytes_seen in got:
         assert not bytes_seen.endswith(b"0\r\n\r\n")
         assert b"other" not in bytes_seen
@@ -152,7 +128,7 @@ def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
         conn.send(json_response(b"{}"))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (_, client):
         client.send(POST + rest)
         assert client.response()[0] == 200
     head, seen = got[0]
@@ -164,16 +140,6 @@ def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
     assert b"\n" not in head.replace(b"\r\n", b"")
     assert not re.search(rb"^[ \t]", head, re.MULTILINE)
     assert b";" not in seen
-
-
-def test_a_request_inside_the_body_of_another_request_remains_body(tmp_path):
-    hidden = b"GET /admin HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        assert client.call(hidden)[2] == hidden
-        assert can_call(client)
-        rig.stop()
-        (own,) = recordings(rig.events())
-    assert [e["path"] for e in of(own, "http", phase="request")] == ["/mcp", "/mcp"]
 
 
 @given(st.lists(st.sampled_from(
@@ -190,12 +156,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
                 requests.append(conn.request())
                 conn.send(json_response(b"{}"))
 
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ScriptedServer(script) as server,
-        Rig(folder, server) as rig,
-        rig.client() as client,
-    ):
+    with tempfile.TemporaryDirectory() as folder, proxied(folder, script) as (rig, client):
         with contextlib.suppress(OSError):
             client.send(POST + b"".join(pieces))
             client.sock.shutdown(socket.SHUT_WR)
@@ -224,12 +185,7 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
 )
 @pytest.mark.parametrize("cut", [False, True], ids=["at once", "in pieces"])
 def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cut):
-    with (
-        ScriptedServer(echo) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as good,
-        rig.client() as bad,
-    ):
+    with proxied(tmp_path, echo) as (rig, good), rig.client() as bad:
         assert can_call(good)
         with contextlib.suppress(OSError):
             data = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n"
@@ -239,13 +195,13 @@ def test_a_flood_of_headers_is_refused_and_not_stored(tmp_path, head, logged, cu
         assert status == 431
         assert logged in body
         assert can_call(good)
-        assert server.connections == 1
+        assert rig.server.connections == 1
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 20_000
 
 
 def test_a_request_with_a_thousand_headers_is_accepted_in_any_pieces(tmp_path):
     body = b"\n" * 5_000
-    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, echo) as (_, client):
         for size in (100_000, 7, 1):
             many = [f"X-{n}: {n}" for n in range(990)]
             lines = ["POST / HTTP/1.1", "Host: x", *many, f"Content-Length: {len(body)}", "", ""]
@@ -259,9 +215,7 @@ def test_a_request_with_a_thousand_headers_is_accepted_in_any_pieces(tmp_path):
 def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkeypatch):
     monkeypatch.setattr(request_limits, "HEAD_SECONDS", 0.2)
     with (
-        ScriptedServer(echo) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as good,
+        proxied(tmp_path, echo) as (rig, good),
         rig.client() as silent,
         contextlib.ExitStack() as stack,
     ):
@@ -274,7 +228,7 @@ def test_a_slow_head_is_refused_without_affecting_other_clients(tmp_path, monkey
             assert client.rest() == b""
         # A silent connection is not a slow head: browsers and pools connect in advance.
         assert can_call(silent)
-        assert server.connections == 2
+        assert rig.server.connections == 2
         # The time limit restarts with each request.
         for _ in range(3):
             assert can_call(good)
@@ -301,12 +255,7 @@ def test_a_client_that_never_reads_does_not_delay_other_clients(tmp_path):
             conn.send(json_response(body))
             echo(conn)
 
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as good,
-        contextlib.ExitStack() as stack,
-    ):
+    with proxied(tmp_path, script) as (rig, good), contextlib.ExitStack() as stack:
         for _ in range(4):
             unread = stack.enter_context(rig.client())
             unread.get(path="/endless")
@@ -328,11 +277,7 @@ def test_a_client_that_pipelines_much_before_it_reads_gets_all_responses(tmp_pat
         conn.send(large)
         echo(conn)
 
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         client.post(b"%400000d" % 1)
         (connection,) = eventually(lambda: list(rig.service._connections))
@@ -354,12 +299,7 @@ def test_a_server_that_never_reads_does_not_delay_other_clients(tmp_path):
             conn.send(json_response(conn.exactly(len(CALL))))
             echo(conn)
 
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as good,
-        contextlib.ExitStack() as stack,
-    ):
+    with proxied(tmp_path, script) as (rig, good), contextlib.ExitStack() as stack:
         for _ in range(4):
             client = stack.enter_context(rig.client())
             client.sock.setblocking(False)
@@ -468,24 +408,6 @@ def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
     assert [value.clients for value in capacities] == sorted(value.clients for value in capacities)
     assert capacities[-1] == Capacity(capacity.MAX_CLIENTS, 512)
     assert capacities[2].clients >= 200
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="sets the limits of another process")
-def test_with_few_descriptors_active_clients_are_served(tmp_path):
-    with ScriptedServer(echo) as server, contextlib.ExitStack() as stack:
-        program = stack.enter_context(Program(tmp_path, server.port, limits="-n 60"))
-        good = stack.enter_context(program.client())
-        assert can_call(good)
-        clients = [stack.enter_context(program.client()) for _ in range(200)]
-        with contextlib.suppress(OSError):
-            for client in clients:
-                client.post(CALL)
-        with program.client() as late:
-            assert can_call(late)
-        code, logged = program.end()
-    assert code == 0
-    assert "Traceback" not in logged
 
 
 async def run_simultaneous_clients(folder, size):

@@ -22,19 +22,21 @@ from mcptally.record.http import upstream
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.upstream import UpstreamServer
 from tests.record.http_rig import (
+    CALL,
+    RESULT,
     Connection,
     Rig,
     ScriptedServer,
+    answering,
     chunk,
+    echo,
     free_port,
     json_response,
+    proxied,
     recordings,
     sse_head,
 )
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
-
-CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
-RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 
 def end_of(rig):
@@ -64,7 +66,7 @@ def test_a_server_that_closes_before_it_answers(tmp_path, how):
         conn.request()
         getattr(conn, how)()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         if how == "reset":
             with pytest.raises(ConnectionResetError):
@@ -91,7 +93,7 @@ def test_a_server_that_closes_during_its_response(tmp_path, how, framing):
         getattr(conn, how)()
 
     torn = b'{"torn":1}' if framing == "chunked" else RESULT[:-7]
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         client.until(torn)
         go.set()
@@ -129,7 +131,7 @@ def test_a_response_before_the_end_of_the_request_reaches_the_client(tmp_path, a
     for attempt in range(tries):
         folder = tmp_path / str(attempt)
         folder.mkdir()
-        with ScriptedServer(script) as server, Rig(folder, server) as rig, rig.client() as client:
+        with proxied(folder, script) as (rig, client):
             client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5000000\r\n\r\n")
             with contextlib.suppress(OSError):
                 client.send(bytes(5_000_000))
@@ -156,7 +158,7 @@ def test_a_client_disconnect_is_passed_to_the_server_at_once(tmp_path):
         assert conn.rest() == b""
         gone.set()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         rig.eventually(lambda records: of(records, "message"))
         client.close()
@@ -174,7 +176,7 @@ def test_a_client_disconnect_during_a_stream_is_passed_to_the_server_at_once(tmp
             assert conn.rest() == b""
         gone.set()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.get()
         client.until(b"data: {}\n\n")
         client.reset()
@@ -189,7 +191,7 @@ def test_a_half_closed_client_still_gets_the_response(tmp_path):
         assert conn.rest() == b""
         conn.send(json_response(RESULT))
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
         assert client.response()[2] == RESULT
@@ -205,9 +207,9 @@ def test_a_client_that_disconnects_during_its_request(tmp_path):
     def script(conn):
         got.append(conn.rest())
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
-        eventually(lambda: server.connections)
+        eventually(lambda: rig.server.connections)
         client.close()
         end = end_of(rig)
         assert end["closed_by"] == "client"
@@ -222,7 +224,7 @@ def test_an_idle_connection_closed_by_the_server_is_closed_for_the_client(tmp_pa
         conn.request()
         conn.send(json_response(RESULT))
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         assert client.call(CALL)[2] == RESULT
         assert client.rest() == b""
         rig.stop()
@@ -240,7 +242,7 @@ def test_a_response_that_is_not_http_reaches_the_client_unchanged(tmp_path, answ
         conn.send(answer[9:])
         conn.send(b"and more \xff")
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         assert client.rest() == answer + b"and more \xff"
         end = end_of(rig)
@@ -259,7 +261,7 @@ def test_an_invalid_chunk_ends_the_response_at_that_point(tmp_path):
         conn.send(b"zz\r\n")
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         assert client.rest().endswith(chunk(b"data: {}\n\n"))
         assert end_of(rig)["why"].startswith("not HTTP")
@@ -278,31 +280,23 @@ def test_an_invalid_chunk_ends_the_response_at_that_point(tmp_path):
     ],
 )
 def test_an_invalid_request_line_is_refused(tmp_path, request_line, status):
-    with (
-        ScriptedServer(lambda conn: conn.rest()) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, lambda conn: conn.rest()) as (rig, client):
         client.send(request_line + b"\r\n\r\n")
         assert client.response()[0] == status
         assert end_of(rig)["closed_by"] == "proxy"
-        assert server.connections == 0
+        assert rig.server.connections == 0
 
 
 @pytest.mark.parametrize("name", [b"websocket", b"WebSocket", b"h2c, websocket"])
 def test_a_request_for_a_websocket_is_refused_with_a_sentence(tmp_path, name):
-    with (
-        ScriptedServer(lambda conn: conn.rest()) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, lambda conn: conn.rest()) as (rig, client):
         client.send(b"GET /mcp HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: " + name)
         client.send(b"\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\r\n")
         status, _, body = client.response()
         assert status == 501
         assert b"WebSocket is not supported" in body
         assert "WebSocket is not supported" in end_of(rig)["why"]
-        assert server.connections == 0
+        assert rig.server.connections == 0
 
 
 @settings(max_examples=3 * settings.default.max_examples // 5, deadline=None)
@@ -349,13 +343,7 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
             assert go.wait(TIMEOUT_SECONDS)
             conn.send(json_response(RESULT))
 
-    with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as idle,
-        rig.client() as stream,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, script) as (rig, idle), rig.client() as stream, rig.client() as client:
         stream.get()
         stream.until(b": hi\n\n\r\n")
         client.post(CALL)
@@ -375,13 +363,9 @@ def test_stopping_lets_active_calls_finish_and_ends_streams(tmp_path, monkeypatc
 
 def test_stopping_ends_an_attempt_to_connect(tmp_path, monkeypatch):
     monkeypatch.setattr(http_server, "GRACE_SECONDS", 0)
-    with (
-        ScriptedServer(Connection.rest) as server,  # no answer to the TLS handshake
-        Rig(tmp_path, server, scheme="https") as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, Connection.rest, scheme="https") as (rig, client):
         client.post(CALL)
-        eventually(lambda: server.connections)
+        eventually(lambda: rig.server.connections)
         rig.stop()
         assert client.rest() == b""
         (own,) = recordings(rig.events())
@@ -442,11 +426,13 @@ def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificate
             conn.rest()
         gone.set()
 
-    with (
-        ScriptedServer(secure(certificates, script)) as server,
-        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
-        rig.client() as client,
-    ):
+    with proxied(
+        tmp_path,
+        secure(certificates, script),
+        scheme="https",
+        host="localhost",
+        ca_file=certificates[1],
+    ) as (rig, client):
         assert client.call(large)[2] == large
         client.post(CALL)
         client.until(b"data: {}\n\n")
@@ -495,11 +481,13 @@ def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, 
         conn.sock.setblocking(True)
         conn.send(json_response(RESULT))
 
-    with (
-        ScriptedServer(secure(certificates, script)) as server,
-        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
-        rig.client() as client,
-    ):
+    with proxied(
+        tmp_path,
+        secure(certificates, script),
+        scheme="https",
+        host="localhost",
+        ca_file=certificates[1],
+    ) as (rig, client):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
         rig.eventually(lambda records: of(records, "http", phase="end", closed_by="client"))
@@ -517,23 +505,23 @@ def test_a_client_disconnect_during_a_request_is_passed_to_a_tls_server(tmp_path
     def script(conn):
         got.append(conn.rest())
 
-    with (
-        ScriptedServer(secure(certificates, script)) as server,
-        Rig(tmp_path, server, scheme="https", host="localhost", ca_file=certificates[1]) as rig,
-        rig.client() as client,
-    ):
+    with proxied(
+        tmp_path,
+        secure(certificates, script),
+        scheme="https",
+        host="localhost",
+        ca_file=certificates[1],
+    ) as (rig, client):
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
-        eventually(lambda: server.connections)
+        eventually(lambda: rig.server.connections)
         client.close()
         assert eventually(lambda: got)[0].endswith(CALL[:-1])
 
 
 def test_an_untrusted_certificate_gives_an_error_response(tmp_path, certificates):
-    with (
-        ScriptedServer(secure(certificates, lambda conn: conn.rest())) as server,
-        Rig(tmp_path, server, scheme="https", host="localhost") as rig,
-        rig.client() as client,
-    ):
+    with proxied(
+        tmp_path, secure(certificates, lambda conn: conn.rest()), scheme="https", host="localhost"
+    ) as (rig, client):
         status, _, body = client.call(CALL)
         assert status == 502
         assert b"certificate not trusted" in body
@@ -544,11 +532,7 @@ def test_closed_connections_release_their_descriptors(tmp_path):
     if not os.path.isdir("/proc/self/fd"):  # noqa: PTH112
         pytest.skip("no /proc here to count descriptors in")
 
-    def script(conn):
-        conn.request()
-        conn.send(json_response(RESULT))
-        conn.rest()
-
+    script = answering(json_response(RESULT))
     with ScriptedServer(script) as server, Rig(tmp_path, server) as rig:
 
         def count():
@@ -570,15 +554,10 @@ def test_closed_connections_release_their_descriptors(tmp_path):
 def test_an_internal_error_is_logged_and_closes_only_one_connection(
     tmp_path, monkeypatch, owner, name
 ):
-    def echo(conn):
-        with contextlib.suppress(AssertionError):
-            while True:
-                conn.send(json_response(conn.request()[1]))
-
     def faulty(*_):
         raise RuntimeError("what is never true")
 
-    with ScriptedServer(echo) as server, Rig(tmp_path, server) as rig, rig.client() as good:
+    with proxied(tmp_path, echo) as (rig, good):
         assert good.call(CALL)[2] == CALL
         with rig.client() as bad, monkeypatch.context() as patch:
             patch.setattr(owner, name, faulty)

@@ -62,6 +62,17 @@ def test_hop_by_hop_headers_are_removed(headers, expected):
     assert lines(sent(request(*headers))) == ["Host: client.example:9000", *expected]
 
 
+def test_hop_by_hop_headers_of_a_response_are_removed():
+    own = [
+        "Connection: keep-alive, X-Hop",
+        "Keep-Alive: timeout=5",
+        "X-Hop: 1",
+        "Content-Length: 0",
+    ]
+    kept = ["Keep-Alive: timeout=5", "Content-Length: 0", "Connection: keep-alive"]
+    assert lines(passed(response(*own))) == kept
+
+
 def test_host_is_replaced_for_remote_servers_and_origin_is_kept():
     headers = lines(sent(request("Origin: http://client.example"), host=b"mcp.example"))
     assert headers == ["Host: mcp.example", "Origin: http://client.example"]

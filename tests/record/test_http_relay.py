@@ -14,30 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.http_rig import (
+    CALL,
+    RESULT,
     Client,
     Rig,
     ScriptedServer,
+    answering,
     chunk,
+    echo,
     json_response,
+    proxied,
     recordings,
     sse_head,
 )
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
-
-CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}'
-RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
-
-
-def answering(*responses):
-    """Return a script that answers one request per response, on every connection."""
-
-    def script(conn):
-        for response in responses:
-            conn.request()
-            conn.send(response)
-        conn.rest()
-
-    return script
 
 
 def test_a_call_and_its_response_are_forwarded_and_recorded(tmp_path):
@@ -50,7 +40,7 @@ def test_a_call_and_its_response_are_forwarded_and_recorded(tmp_path):
         conn.send(json_response(RESULT, "X-Odd-Case: Yes"))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         status, headers, body = client.call(CALL, "X-MiXeD: kept", "Origin: http://a.example")
         assert (status, headers["x-odd-case"], body) == (200, "Yes", RESULT)
         rig.stop()
@@ -87,7 +77,7 @@ def test_a_frame_is_written_before_its_last_byte_is_forwarded(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.call(CALL)
         assert len(of(rig.events(), "message", dir="s2c")) == 1
     assert len(seen["c2s"]) == 1
@@ -107,7 +97,7 @@ def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
         conn.send(b"0\r\n\r\n")
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         client.until(b"\r\n\r\n")
         for number in range(5):
@@ -134,11 +124,7 @@ def test_each_event_is_recorded_and_then_forwarded_immediately(tmp_path):
 def test_a_compressed_response_is_forwarded_unchanged(tmp_path, coding, pack, recorded):
     wire = pack(RESULT)
     response = json_response(wire, f"Content-Encoding: {coding}")
-    with (
-        ScriptedServer(answering(response)) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, answering(response)) as (rig, client):
         _, headers, body = client.call(CALL)
         assert (headers["content-encoding"], body) == (coding, wire)
         records = rig.events()
@@ -163,7 +149,7 @@ def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         client.send(chunk(CALL[:10]))
         assert half.wait(TIMEOUT_SECONDS)
@@ -173,14 +159,10 @@ def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
 
 
 def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
-    with (
-        ScriptedServer(answering(*[json_response(RESULT)] * 30)) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, answering(*[json_response(RESULT)] * 30)) as (rig, client):
         for _ in range(30):
             assert client.call(CALL)[2] == RESULT
-        assert server.connections == 1
+        assert rig.server.connections == 1
         rig.stop()
         (recording,) = recordings(rig.events())
     scopes = [e["scope"] for e in of(recording, "http", phase="end")]
@@ -188,18 +170,12 @@ def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
 
 
 def test_pipelined_requests_are_answered_in_order(tmp_path):
-    def script(conn):
-        for _ in range(20):
-            _, body = conn.request()
-            conn.send(json_response(body))
-        conn.rest()
-
     bodies = [b'{"id":%d}' % n for n in range(20)]
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, echo) as (rig, client):
         for body in bodies:
             client.post(body)
         assert [client.response()[2] for _ in bodies] == bodies
-        assert server.connections == 1
+        assert rig.server.connections == 1
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "GET"])
@@ -214,7 +190,7 @@ def test_other_methods_are_forwarded(tmp_path, method):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         status, headers, body = client.call(None, method=method, path="/x?y=1")
         assert (status, headers["allow"], headers["content-length"]) == (405, "POST", "5")
         assert body == (b"" if method == "HEAD" else b"never")
@@ -230,7 +206,7 @@ def test_an_http_1_0_client_gets_a_response_without_chunks(tmp_path):
         conn.send(sse_head() + chunk(b"data: {}\n\n") + b"0\r\n\r\n")
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (_, client):
         client.send(b"GET / HTTP/1.0\r\n\r\n")
         got = client.rest()
     head_got, _, body = got.partition(b"\r\n\r\n")
@@ -249,7 +225,7 @@ def test_an_http_1_0_server_is_supported(tmp_path, framing):
         conn.send(RESULT[:9])
         conn.send(RESULT[9:])
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         status, headers, body = client.call(CALL)
         assert (status, headers["connection"], body) == (200, "close", RESULT)
         assert client.rest() == b""
@@ -270,7 +246,7 @@ def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(CALL)}\r\n"
         client.send(head.encode() + b"Expect: 100-continue\r\n\r\n")
         asked.set()
@@ -280,53 +256,9 @@ def test_the_100_continue_of_the_server_is_forwarded(tmp_path):
         assert len(of(rig.events(), "message")) == 2
 
 
-def test_a_417_reaches_the_client_before_it_sends_the_body(tmp_path):
-    def script(conn):
-        conn.until(b"\r\n\r\n")
-        conn.send(b"HTTP/1.1 417 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n")
-        client.send(b"Expect: 100-continue\r\n\r\n")
-        assert client.response()[0] == 417
-
-
-def test_hop_by_hop_headers_are_removed_and_keep_alive_is_forwarded(tmp_path):
-    heads = []
-
-    def script(conn):
-        heads.append(conn.request()[0].lower())
-        conn.send(
-            json_response(
-                RESULT, "Connection: keep-alive, X-Hop", "Keep-Alive: timeout=5", "X-Hop: 1"
-            )
-        )
-        heads.append(conn.request()[0].lower())
-        conn.send(json_response(RESULT, "Connection: close"))
-
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
-        _, headers, _ = client.call(
-            CALL, "Connection: keep-alive, X-Mine, Content-Length", "X-Mine: 1", "TE: trailers",
-            "Upgrade: h2c", "Proxy-Connection: keep-alive",
-        )  # fmt: skip
-        assert headers["connection"] == "keep-alive"
-        assert headers["keep-alive"] == "timeout=5"
-        assert "x-hop" not in headers
-        _, headers, body = client.call(CALL)
-        assert (headers["connection"], body) == ("close", RESULT)
-        assert client.rest() == b""
-    for name in (b"x-mine", b"te:", b"upgrade", b"proxy-connection"):
-        assert name not in heads[0]
-    assert b"content-length: %d" % len(CALL) in heads[0]
-
-
 def test_trailers_are_forwarded(tmp_path):
     response = sse_head("Trailer: X-End") + chunk(b"data: {}\n\n") + b"0\r\nX-End: yes\r\n\r\n"
-    with (
-        ScriptedServer(answering(response)) as server,
-        Rig(tmp_path, server) as rig,
-        rig.client() as client,
-    ):
+    with proxied(tmp_path, answering(response)) as (_, client):
         client.post(CALL)
         assert client.until(b"0\r\nX-End: yes\r\n\r\n")
 
@@ -346,7 +278,7 @@ def test_a_slow_client_slows_the_server_down_without_buffering(tmp_path):
         except TimeoutError:
             stuck.append(True)
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.post(CALL)
         client.until(b"\r\n\r\n")
         eventually(lambda: stuck)
@@ -368,7 +300,7 @@ def test_a_slow_server_slows_the_client_down(tmp_path):
         conn.send(json_response(RESULT))
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 80000000\r\n\r\n")
         client.sock.settimeout(0.5)
         sent = 0
@@ -422,12 +354,7 @@ def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
         + chunk(CALL[20:])
         + b"0\r\n\r\n"
     )
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ScriptedServer(script) as server,
-        Rig(folder, server) as rig,
-        rig.client() as client,
-    ):
+    with tempfile.TemporaryDirectory() as folder, proxied(folder, script) as (rig, client):
         client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for piece in pieces(request, ask):
             client.send(piece)

@@ -3,7 +3,15 @@
 import pytest
 
 from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewrite_url
-from tests.record.http_rig import Rig, ScriptedServer, chunk, json_response, recordings, sse_head
+from tests.record.http_rig import (
+    Rig,
+    ScriptedServer,
+    chunk,
+    json_response,
+    proxied,
+    recordings,
+    sse_head,
+)
 from tests.record.recorder_process import of
 
 INITIALIZE = b'{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}'
@@ -79,7 +87,7 @@ def test_each_session_has_a_recording_that_begins_with_its_initialize(tmp_path, 
 
 
 def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
-    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, stateful) as (rig, client):
         client.call(CALL, "Mcp-Method: tools/call")
         session = open_session(client)
         client.call(CALL, session)
@@ -95,7 +103,7 @@ def test_requests_without_a_known_session_go_to_the_shared_recording(tmp_path):
     ("outcome", "status", "answer"), [("refuse", 400, "error"), ("fail", 500, "reply")]
 )
 def test_a_failed_initialize_opens_no_session(outcome, status, answer, tmp_path):
-    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, stateful) as (rig, client):
         for _ in range(5):
             actual_status, headers, _ = client.call(INITIALIZE, f"X: {outcome}")
             assert actual_status == status
@@ -123,7 +131,7 @@ def test_a_stateless_server_has_one_recording_with_its_initialize(tmp_path):
 
 def test_a_request_before_initialize_does_not_separate_initialize_and_calls(tmp_path):
     probe = b'{"jsonrpc":"2.0","id":0,"method":"server/discover"}'
-    with ScriptedServer(stateless) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, stateless) as (rig, client):
         client.call(probe)
         client.call(INITIALIZE)
         client.call(CALL)
@@ -135,7 +143,7 @@ def test_a_request_before_initialize_does_not_separate_initialize_and_calls(tmp_
 
 
 def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_path):
-    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, stateful) as (rig, client):
         session = open_session(client)
         assert client.call(None, session, method="DELETE")[0] == 204
         (own,) = rig.eventually(lambda records: of(records, "close") and recordings(records))
@@ -146,7 +154,7 @@ def test_the_recording_of_a_deleted_session_closes_after_its_last_exchange(tmp_p
 
 
 def test_an_idle_session_is_closed_and_gets_a_new_recording_when_used_again(tmp_path):
-    with ScriptedServer(stateful) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, stateful) as (rig, client):
         session = open_session(client)
         rig.service.loop.call_soon_threadsafe(lambda: rig.service._sessions.close_idle(-1))
         (close,) = rig.eventually(lambda records: of(records, "close"))
@@ -190,7 +198,7 @@ def test_session_ids_and_credentials_are_not_written(tmp_path):
 
     secrets = ["Authorization: Bearer hush", "Cookie: a=hush", "X-Api-Key: hush",
                "Proxy-Authorization: Basic hush"]  # fmt: skip
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         client.call(INITIALIZE, *secrets)
         client.call(CALL, "Mcp-Session-Id: sid-hush", *secrets,
                     path="/mcp?sessionId=sid-hush-long-enough")  # fmt: skip
@@ -269,8 +277,8 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         return f"http://{host}:{ports[0]}/messages?sessionId=0123456789ab".encode()
 
     script = legacy(endpoint, before=before)
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as stream:
-        ports.append(server.port)
+    with proxied(tmp_path, script) as (rig, stream):
+        ports.append(rig.server.port)
         stream.get(path="/sse")
         url = f"http://127.0.0.1:{rig.port}/messages?sessionId=0123456789ab"
         assert stream.until(b"\r\n\r\n")
@@ -281,7 +289,9 @@ def test_an_absolute_endpoint_of_the_server_is_rewritten_and_both_are_recorded(
         rig.stop()
         (own,) = recordings(rig.events())
     (endpoint,) = of(own, "raw", sse_event="endpoint")
-    assert endpoint["text"].startswith(f"http://{host}:{server.port}/messages?sessionId=[hashed:")
+    assert endpoint["text"].startswith(
+        f"http://{host}:{rig.server.port}/messages?sessionId=[hashed:"
+    )
     assert endpoint["rewritten"].startswith(f"http://127.0.0.1:{rig.port}/messages?sessionId=[h")
     assert methods(own) == ["tools/call", "reply"]
 
@@ -316,11 +326,11 @@ def test_a_resumed_stream_keeps_both_copies_of_a_message_in_its_session(tmp_path
             conn.send(json_response(INITIALIZED, "Mcp-Session-Id: sid"))
             conn.request()
         else:
-            assert (b"last-event-id" in head.lower()) == (server.connections == 3)
+            assert (b"last-event-id" in head.lower()) == (rig.server.connections == 3)
         conn.send(sse_head() + chunk(event) + b"0\r\n\r\n")
         conn.rest()
 
-    with ScriptedServer(script) as server, Rig(tmp_path, server) as rig, rig.client() as client:
+    with proxied(tmp_path, script) as (rig, client):
         session = open_session(client)
         client.get(session)
         client.response("GET")

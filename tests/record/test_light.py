@@ -5,7 +5,7 @@ import sys
 
 HEAVY = {
     "duckdb", "jsonschema", "jsonschema_rs", "mcp", "numpy", "pandas", "polars", "pyarrow",
-    "pydantic", "rich", "scipy",
+    "pydantic", "rich", "scipy", "httpx", "anyio", "uvicorn", "starlette",
 }  # fmt: skip
 
 LAZY = {"asyncio", "hashlib", "zstandard", "pathlib", "socket", "subprocess"}
@@ -33,3 +33,13 @@ def test_recording_loads_no_analysis_modules_and_no_lazy_ones(tmp_path):
     assert "msgspec" in loaded
     assert not loaded & HEAVY
     assert not loaded & LAZY
+
+
+def test_recording_http_loads_no_analysis_modules():
+    source = (
+        "import sys\n"
+        "from mcptally.record.http import server, upstream\n"
+        "upstream.UpstreamServer('http://127.0.0.1/')\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    assert subprocess.check_output([sys.executable, "-I", "-c", source], text=True) == "[]\n"

@@ -170,21 +170,6 @@ def typescript_sdk(tmp_path, path):
     return answer(["node", script, path])
 
 
-def inspector(tmp_path, path):
-    """Run the Inspector for the first call and return its output."""
-    needs(NPM / "mcp-inspector")
-    work = json.loads(path.read_text())
-    command, *args = work["command"]
-    config = tmp_path / "mcp.json"
-    entry = {"command": command, "args": args, "env": work["env"]}
-    config.write_text(json.dumps({"mcpServers": {"it": entry}}))
-    tool, arguments = work["calls"][0]
-    pairs = [f"{name}={value}" for name, value in arguments.items()]
-    words = [NPM / "mcp-inspector", "--cli", "--config", config, "--server", "it"]
-    words += ["--method", "tools/call", "--tool-name", tool, "--tool-arg", *pairs]
-    return answer(words)
-
-
 CLIENTS = {
     "python": lambda tmp, path: python_sdk(tmp, path, "auto"),
     "python, by handshake": lambda tmp, path: python_sdk(tmp, path, "legacy"),
@@ -232,10 +217,3 @@ def test_a_client_gets_the_same_results_through_the_recorder(client, server, tmp
     through = run(tmp_path, job(tmp_path, folder, server, behind=True))
     assert same(direct, through)
     check_recording(tmp_path / "traces", len(WORK[server][1]))
-
-
-def test_the_inspector_gets_the_same_results_through_the_recorder(tmp_path, folder):
-    direct = inspector(tmp_path, job(tmp_path, folder, "time", behind=False))
-    through = inspector(tmp_path, job(tmp_path, folder, "time", behind=True))
-    assert same(direct, through)
-    check_recording(tmp_path / "traces", 1)

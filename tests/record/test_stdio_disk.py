@@ -1,25 +1,22 @@
 """If the recording cannot be written, traffic continues and a gap reports the loss later."""
 
 import os
-import subprocess
+import select
 import sys
 
 import pytest
 
 from tests.record.recorder_process import (
+    PipedProcess,
     RecordedServer,
-    events,
     eventually,
-    of,
     script,
-    writer_of,
 )
 
 if sys.platform != "linux":
     pytest.skip("changes the limits of a running process", allow_module_level=True)
 
 import fcntl
-import resource
 
 pytestmark = pytest.mark.slow
 
@@ -41,40 +38,6 @@ def test_traffic_continues_when_the_folder_cannot_be_written():
     assert b"cannot keep a journal in /proc/mcptally-traces" in no_journal
     assert b"cannot record to" in cannot
     assert b"events could not be recorded" in could_not
-
-
-def test_a_disk_that_fills_up_and_empties_again_leaves_a_gap(tmp_path):
-    with RecordedServer(tmp_path, ECHO) as recorded_server:
-        call(recorded_server, 0)
-        pid = eventually(lambda: writer_of(recorded_server.process.pid))
-        assert eventually(lambda: len(of(events(tmp_path, ended=False), "message")) == 2)
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (2000, resource.RLIM_INFINITY))
-        for number in range(1, 50):
-            call(recorded_server, number)
-        assert b"traffic goes on" in recorded_server.line(stream="stderr")
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
-        number = 50
-
-        def gap_written():
-            nonlocal number
-            call(recorded_server, number)
-            number += 1
-            return of(events(tmp_path, ended=False), "gap")
-
-        assert eventually(gap_written)
-        out, err, code = recorded_server.end()
-        assert (out, code) == (b"", 0)
-    found = events(tmp_path)
-    # Several messages if a gap was written before the disk was full again.
-    assert all(b"traffic goes on" in line for line in err.splitlines())
-    gaps = of(found, "gap")
-    ids = [(e["dir"], e["msg"]["id"]) for e in of(found, "message")]
-    sent = [(way, n) for n in range(number) for way in ("c2s", "s2c")]
-    lost = [pair for pair in sent if pair not in ids]
-    assert lost
-    assert sum(gap["lost"] for gap in gaps) == len(lost) == found[-1]["counts"]["lost"]
-    seqs = {event["seq"] for event in found}
-    assert len(set(range(found[-1]["seq"])) - seqs) == len(lost)
 
 
 def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
@@ -101,7 +64,7 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
         f"os._exit(session.run({ECHO!r}, archive=archive))"
     )
 
-    with PlainProcess(command) as recorded_server:
+    with PipedProcess(command) as recorded_server:
         number = 0
         logged = b""
 
@@ -109,7 +72,7 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
             nonlocal number, logged
             call(recorded_server, number)
             number += 1
-            if number % 10 == 0 and recorded_server.ready("stderr"):
+            if number % 10 == 0 and select.select([recorded_server.process.stderr], [], [], 0)[0]:
                 logged += recorded_server.line(stream="stderr")
             return logged
 
@@ -136,23 +99,3 @@ def test_a_blocked_disk_delays_traffic_only_until_the_stall_limit(tmp_path):
         assert recorded_server.end()[2] == 0
     os.close(reader)
     assert b"was too slow" in data
-
-
-class PlainProcess(RecordedServer):
-    """A command without a recorder, with the same methods."""
-
-    def __init__(self, command):
-
-        self.process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-        )
-        self._unread = {}
-
-    def ready(self, stream):
-        import select
-
-        return bool(select.select([getattr(self.process, stream)], [], [], 0)[0])

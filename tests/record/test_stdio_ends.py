@@ -286,18 +286,3 @@ def test_a_child_of_the_server_that_holds_stdout_does_not_delay_the_end(tmp_path
     with RecordedServer(tmp_path, server) as recorded_server:
         assert recorded_server.end() == (b"{}\n", b"", 0)
     assert events(tmp_path)[-1]["reason"] == "server_exited"
-
-
-def test_all_output_written_before_the_servers_exit_arrives(tmp_path):
-    server = script("import os\nos.write(1, b'x' * 60000 + b'\\n'); os._exit(4)")
-    for _ in range(3):
-        with RecordedServer(tmp_path, server) as recorded_server:
-            assert recorded_server.end_with_noise() == (b"x" * 60000 + b"\n", b"", 4)
-
-
-def test_a_slow_reader_still_gets_everything_after_the_servers_end(tmp_path):
-    size = 1_000_000
-    server = script(f"import os\nd = b'1' * {size} + b'\\n'\nwhile d: d = d[os.write(1, d):]")
-    with RecordedServer(tmp_path, server) as recorded_server:
-        recorded_server.read(10)
-        assert recorded_server.end() == (b"1" * (size - 10) + b"\n", b"", 0)

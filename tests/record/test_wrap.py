@@ -23,6 +23,7 @@ from mcptally.record.config.wrap import (
     unwrap,
     wrap,
 )
+from tests.commands import run
 
 CONFIGS = {
     path.stem: path.read_bytes().decode()
@@ -275,25 +276,19 @@ def test_the_default_folder_is_the_data_folder_of_the_platform(monkeypatch, tmp_
     assert "Application Support" in default_out().parts
 
 
-@pytest.mark.slow
 def test_the_command_wraps_dry_runs_and_undoes(config):
     path = config(CLAUDE)
-
-    def run(*args):
-        command = [sys.executable, "-m", "mcptally", "wrap", str(path), *args]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-
-    dry = run("--dry-run")
+    dry = run("wrap", path, "--dry-run")
     assert (dry.returncode, path.read_text()) == (0, CLAUDE)
     assert "now" not in dry.stderr  # nothing has changed yet
-    done = run()
+    done = run("wrap", path)
     assert done.stdout == dry.stdout
     assert "s3cr3t" not in done.stdout + done.stderr
     assert path.read_text() != CLAUDE
-    assert run("--undo").returncode == 0
+    assert run("wrap", path, "--undo").returncode == 0
     assert path.read_text() == CLAUDE
-    assert run("--server", "x").returncode == 2
-    assert run("--undo").stderr.endswith("nothing to change\n")
+    assert run("wrap", path, "--server", "x").returncode == 2
+    assert run("wrap", path, "--undo").stderr.endswith("nothing to change\n")
 
 
 def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):

@@ -212,29 +212,6 @@ def test_a_writer_that_always_ends_is_not_started_or_woken_for_ever(tmp_path):
     assert "events wait in " in logged
 
 
-def test_events_in_the_queue_are_written_after_a_kill_of_the_recorder(tmp_path):
-    process = subprocess.Popen(
-        [
-            *script(
-                PRELUDE + "stop_writer()\n"
-                "frames(10, 500, 10_000)\n"
-                "print(archive._pid, flush=True)\n"
-                "time.sleep(1000)"
-            ),
-            str(tmp_path),
-        ],
-        stdout=subprocess.PIPE,
-    )
-    writer = int(process.stdout.readline())
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    os.kill(writer, signal.SIGCONT)
-    assert eventually(lambda: not alive(writer))
-    found = events(tmp_path)
-    assert [event["msg"]["id"] for event in of(found, "message")] == list(range(500))
-
-
 def test_events_are_written_after_messages_to_the_writer_found_the_pipe_full(tmp_path):
     _, found = run(
         tmp_path,
