@@ -125,17 +125,8 @@ def spoilt(seq, kind, **fields):
 ODD = f"ODD{KEY}"
 NOT_UTF8 = {
     "text": spoilt(1, "stderr", text=ODD),
-    "text of a raw": spoilt(1, "raw", dir="s2c", text=ODD),
-    "b64": spoilt(1, "stderr", b64=ODD),
-    "url": spoilt(1, "open", url=f"http://x/?token={ODD}"),
-    "path": spoilt(1, "http", dir="c2s", phase="request", path=f"/?token={ODD}"),
-    "command": spoilt(1, "open", command=["ODD", "--token", "abc-zebra"]),
     "headers": spoilt(1, "http", dir="c2s", phase="request", headers={"x": "ODD", "y": "zebra"}),
-    "redaction": spoilt(1, "open", redaction=ODD),
-    "recording": spoilt(1, "stderr", text="x").replace(b"r1", b"\xff" + KEY.encode()),
-    "scope": spoilt(1, "message", dir="c2s", msg={}, scope=ODD),
     "msg": spoilt(1, "message", dir="c2s", msg={"a": ODD}),
-    "redacted": spoilt(1, "stderr", text=KEY, redacted="ODD"),
     "a name": spoilt(1, "stderr", ODD=KEY),
 }
 
@@ -334,13 +325,6 @@ def test_a_field_that_cannot_be_searched_leaves_other_fields_unchanged(tmp_path)
     assert "[redacted:un" in json.dumps(after)
 
 
-def test_a_secret_in_a_label_is_redacted(tmp_path):
-    source = tmp_path / "a.jsonl"
-    source.write_bytes(text([{**EVENTS[0], "server": f"TOKEN={KEY}"}]))
-    redact([source], tmp_path / "out")
-    assert KEY not in (tmp_path / "out" / "a.jsonl").read_text()
-
-
 def test_unreadable_files_have_a_message_with_their_place(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"PK\x03\x04")
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text(EVENTS))[:-9])
@@ -349,14 +333,6 @@ def test_unreadable_files_have_a_message_with_their_place(tmp_path):
     assert first.startswith(f"{tmp_path / 'a.jsonl'}: is a zip file")
     assert second.startswith(f"{tmp_path / 'b.jsonl.gz'}:")
     assert "None" not in second
-
-
-def test_a_second_run_changes_nothing(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
-    redact([tmp_path / "a.jsonl"], tmp_path / "1")
-    done = redact([tmp_path / "1"], tmp_path / "2")
-    assert (tmp_path / "2" / "a.jsonl").read_bytes() == (tmp_path / "1" / "a.jsonl").read_bytes()
-    assert done.redacted == 0
 
 
 def test_the_open_event_lists_all_policies_applied(tmp_path):
@@ -385,11 +361,6 @@ def test_nothing_is_overwritten(tmp_path):
     redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
     with pytest.raises(UsageError, match="exists already"):
         redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
-
-
-def test_nothing_to_read_is_an_error(tmp_path):
-    with pytest.raises(UnreadableError):
-        redact([tmp_path / "none"], tmp_path / "out")
 
 
 def test_the_command_redacts_and_prints_counts(tmp_path, monkeypatch):
