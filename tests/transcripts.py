@@ -37,14 +37,32 @@ def s2c(seq: int, msg: Any, recording: str = "r1", **fields: Any) -> dict[str, A
     return event("message", seq, recording, **(about | fields))
 
 
+def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
+
+
+def result(id_: Any, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "result": members}
+
+
+def error(id_: Any, code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}}
+
+
 def call(id_: Any, tool: str = "echo", **arguments: Any) -> dict[str, Any]:
-    params = {"name": tool, "arguments": arguments}
-    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+    return request(id_, "tools/call", name=tool, arguments=arguments)
 
 
-def text(id_: Any, words: str = "fine", **result: Any) -> dict[str, Any]:
-    content = [{"type": "text", "text": words}]
-    return {"jsonrpc": "2.0", "id": id_, "result": {"content": content, **result}}
+def text(id_: Any, words: str = "fine", **members: Any) -> dict[str, Any]:
+    return result(id_, content=[{"type": "text", "text": words}], **members)
+
+
+def exchange(*messages: Any, recording: str = "r1", first: int = 1) -> list[dict[str, Any]]:
+    """The events of messages one after the other: those with a method come from the client."""
+    return [
+        (c2s if "method" in message else s2c)(seq, message, recording)
+        for seq, message in enumerate(messages, first)
+    ]
 
 
 def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:

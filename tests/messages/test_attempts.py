@@ -6,15 +6,7 @@ import pytest
 
 import mcptally as mt
 from tests import sql_over_tables
-from tests.transcripts import c2s, call, opened, s2c, text, write
-
-
-def request(number: int, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-
-
-def result(number: int, **members: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "result": members}
+from tests.transcripts import c2s, call, error, exchange, opened, request, result, s2c, text, write
 
 
 def needs_input(number: int, **members: Any) -> dict[str, Any]:
@@ -30,7 +22,7 @@ def task(number: int, name: str) -> dict[str, Any]:
 
 
 def failure(number: int) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": number, "error": {"code": -32603, "message": "no"}}
+    return error(number, -32603, "no")
 
 
 CHAINS: dict[str, tuple[list[tuple[dict[str, Any], dict[str, Any]]], list[tuple[int, Any]]]] = {
@@ -107,9 +99,8 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[A
     folder = tmp_path_factory.mktemp("chains")
     (folder / "archive").mkdir()
     for name, (said, _) in CHAINS.items():
-        events = [opened(name)]
-        for place, (request, reply) in enumerate(said):
-            events += [c2s(2 * place + 1, request, name), s2c(2 * place + 2, reply, name)]
+        messages = [message for asked_and_answered in said for message in asked_and_answered]
+        events = [opened(name), *exchange(*messages, recording=name)]
         write(folder / "archive" / f"{name}.jsonl", events)
     failed_at = opened()["ts_ns"] + 60 * MINUTES
     for pause in PAUSES:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mcptally.pipeline.partition import gather
-from tests.transcripts import c2s, call, event, opened, s2c, write
+from tests.transcripts import c2s, call, event, opened, request, s2c, write
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ FAILED = {"code": -32603, "message": "connect ECONNREFUSED"}
 def notified(reason: str, *replies: dict[str, Any]) -> list[dict[str, Any]]:
     """Return a pipe on which the call is cancelled and the server then sends these messages."""
     params = {"requestId": 1, "reason": reason}
-    cancel = c2s(2, {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+    cancel = c2s(2, {"method": "notifications/cancelled", "params": params})
     return [cancel, *(s2c(3, {"jsonrpc": "2.0", "id": 1, **reply}) for reply in replies)]
 
 
@@ -106,7 +106,7 @@ ENDS = {
 def test_the_end_of_a_subscription_is_no_failure(
     tmp_path: Path, ends: list[dict[str, Any]]
 ) -> None:
-    listen = {"jsonrpc": "2.0", "id": "listen-1", "method": "subscriptions/listen", "params": {}}
+    listen = request("listen-1", "subscriptions/listen")
     scope = "x1" if ends and ends[0]["event"] == "http" else None
     archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, listen, scope=scope), *ends])
     [row] = gather([archive], ["a"]).calls.to_dicts()

@@ -12,15 +12,7 @@ import mcptally as mt
 from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.input_requests import add_waiting
 from tests import sql_over_tables
-from tests.transcripts import c2s, call, opened, s2c, text, write
-
-
-def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "method": method, "params": params}
-
-
-def result(id_: Any, **members: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "result": members}
+from tests.transcripts import c2s, call, error, exchange, opened, request, result, s2c, text, write
 
 
 def asks(id_: Any, **inputs: dict[str, Any]) -> dict[str, Any]:
@@ -211,12 +203,10 @@ def test_elicitations_says_how_users_answer(store: Path) -> None:
 @pytest.mark.slow
 def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
     """Empty lists are written, whatever offsets polars gives them."""
-    unknown = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32602, "message": "Unknown tool"}}
-    talk = [call(1), asks(1, city=FORM), again(2, city={}), text(2), call(3, "gone"), unknown]
-    sides = [(c2s if "method" in each else s2c) for each in talk]
-    events = [side(seq, each) for seq, (side, each) in enumerate(zip(sides, talk, strict=True), 1)]
-    roots = [s2c(7, request(0, "roots/list")), c2s(8, {**unknown, "id": 0})]
-    write(tmp_path / "a.jsonl", [opened(), *events, *roots])
+    unknown = -32602, "Unknown tool"
+    talk = [call(1), asks(1, city=FORM), again(2, city={}), text(2), call(3, "gone")]
+    roots = [s2c(7, request(0, "roots/list")), c2s(8, error(0, *unknown))]
+    write(tmp_path / "a.jsonl", [opened(), *exchange(*talk, error(3, *unknown)), *roots])
     assert mt.score(tmp_path / "a.jsonl", out=tmp_path / "store").rows["calls"] == 4
 
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mcptally.messages.pair import match_ids
 from mcptally.pipeline.partition import gather
-from tests.transcripts import c2s, call, opened, s2c, write
+from tests.transcripts import call, error, exchange, opened, result, write
 
 
 def slow_match(keys: list[int], replies: list[bool]) -> set[tuple[int, int]]:
@@ -39,18 +39,16 @@ def test_the_text_of_an_error_is_that_of_its_content_or_else_its_structured_cont
     content = [{"type": "text", "text": "gone"}]
     results = [{"content": content}, {"content": content, "structuredContent": {"a": 1}}]
     results += [{"content": [], "structuredContent": {"a": 1}}, {"content": []}]
-    events = [opened()]
-    for number, result in enumerate(results):
-        reply = {"jsonrpc": "2.0", "id": number, "result": result | {"isError": True}}
-        events += [c2s(2 * number + 1, call(number)), s2c(2 * number + 2, reply)]
-    calls = gather([write(tmp_path / "x.jsonl", events)], ["x.jsonl"]).calls
+    talk = []
+    for number, members in enumerate(results):
+        talk += [call(number), result(number, **members, isError=True)]
+    path = write(tmp_path / "x.jsonl", [opened(), *exchange(*talk)])
+    calls = gather([path], ["x.jsonl"]).calls
     assert calls.sort("seq")["error_text"].to_list() == ["gone", "gone", '{"a": 1}', None]
 
 
 def test_a_reply_that_asks_the_user_to_sign_in_is_a_step_and_no_error(tmp_path: Path):
-    events = [opened()]
-    for number, code in enumerate((-32042, -32602)):
-        error = {"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": "Sign in"}}
-        events += [c2s(2 * number + 1, call(number)), s2c(2 * number + 2, error)]
-    calls = gather([write(tmp_path / "x.jsonl", events)], ["x.jsonl"]).calls
+    talk = [call(1), error(1, -32042, "Sign in"), call(2), error(2, -32602, "Sign in")]
+    path = write(tmp_path / "x.jsonl", [opened(), *exchange(*talk)])
+    calls = gather([path], ["x.jsonl"]).calls
     assert calls.sort("seq")["outcome"].to_list() == ["input_required", "protocol_error"]

@@ -8,16 +8,16 @@ import pytest
 
 import mcptally as mt
 from tests import sql_over_tables
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import c2s, call, error, event, opened, request, result, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
 MESSAGES: dict[str, Any] = {
-    "initialize": {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}},
-    "reply": {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-11-25"}},
-    "refusal": {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no"}},
-    "probe": {"jsonrpc": "2.0", "id": 0, "method": "server/discover", "params": {}},
-    "read": {"jsonrpc": "2.0", "id": 2, "method": "resources/read", "params": {"uri": "a:b"}},
+    "initialize": request(0, "initialize"),
+    "reply": result(0, protocolVersion="2025-11-25"),
+    "refusal": error(0, -32601, "no"),
+    "probe": request(0, "server/discover"),
+    "read": request(2, "resources/read", uri="a:b"),
     "call": call(1),
     "result": text(1),
 }

@@ -48,15 +48,8 @@ REPLIES = st.sampled_from(
 )
 REASONS = st.sampled_from(
     [
-        None,
-        '"Request timed out"',
-        '"timed out after 0.5s"',
-        '"Deadline exceeded"',
-        '"timeout"',
-        '"user pressed stop"',
-        '"caller cancelled"',
-        "5",
-        '""',
+        *(None, '"Request timed out"', '"timed out after 0.5s"', '"Deadline exceeded"'),
+        *('"timeout"', '"user pressed stop"', '"caller cancelled"', "5", '""'),
     ]
 )
 NOTES = st.sampled_from(
@@ -356,29 +349,33 @@ def test_replies_are_distinguished_by_exchange_and_event_id(tmp_path, case):
     assert replies == expected
 
 
+ASK_OF_CLIENT = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
+
+
+def calls_of(example, folder):
+    """The calls of a conversation in the notation of the rules' examples."""
+    run.score([write(example, folder / "a.x", "r")], out=folder / "store")
+    return pl.read_parquet(folder / "store" / "calls" / "*.parquet").sort("seq")
+
+
 def test_half_an_hour_without_messages_ends_the_session_of_a_client_without_an_id(tmp_path):
-    ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
     minutes = (0, 29, 31, 29)
     said = [
-        f"+ {pause * 60_000}\nx{place} POST {{}}\nx{place} > {ask}"
+        f"+ {pause * 60_000}\nx{place} POST {{}}\nx{place} > {ASK_OF_CLIENT}"
         for place, pause in enumerate(minutes)
     ]
-    path = write("\n".join(said), tmp_path / "a.x", "r")
-    run.score([path], out=tmp_path / "store")
-    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").sort("seq")
+    calls = calls_of("\n".join(said), tmp_path)
     assert set(calls.get_column("session_source")) == {"client"}
     assert calls.get_column("session").rle_id().to_list() == [0, 0, 1, 1]
 
 
 def test_a_session_id_in_an_error_reply_does_not_start_a_session(tmp_path):
-    ask = '{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":META}}'
     said = [
-        f'x{status} POST {{}}\nx{status} > {ask}\nx{status} {status} {{"mcp-session-id":"new"}}'
+        f"x{status} POST {{}}\nx{status} > {ASK_OF_CLIENT}\n"
+        f'x{status} {status} {{"mcp-session-id":"new"}}'
         for status in (404, 200)
     ]
-    path = write("\n".join(said), tmp_path / "a.x", "r")
-    run.score([path], out=tmp_path / "store")
-    calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").sort("seq")
+    calls = calls_of("\n".join(said), tmp_path)
     assert calls.get_column("session_source").to_list() == ["client", "http_session_id"]
 
 
@@ -413,9 +410,7 @@ def test_the_order_of_files_does_not_change_the_result(files, chance):
 def test_a_cancellation_of_null_cancels_nothing(tmp_path):
     ask = '{"jsonrpc":"2.0","id":null,"method":"tools/call"}'
     cancel = '{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":null}}'
-    path = write(f"> {ask}\n> {cancel}", tmp_path / "a.x", "r")
-    run.score([path], out=tmp_path / "store")
-    [call] = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet").to_dicts()
+    [call] = calls_of(f"> {ask}\n> {cancel}", tmp_path).to_dicts()
     assert (call["outcome"], call["cancelled_at"]) == ("no_response", None)
 
 

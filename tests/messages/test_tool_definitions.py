@@ -5,15 +5,14 @@ from typing import Any
 import pytest
 
 from tests.scored_cases import Cases, Scored
-from tests.transcripts import c2s, opened, s2c
+from tests.transcripts import exchange, opened, request, result
 
 
-def listing(place: int, names: str, **result: Any) -> list[dict[str, Any]]:
+def listing(place: int, names: str, **members: Any) -> list[dict[str, Any]]:
     """Return a request for a page of the listing, and the page."""
     tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names.split()]
-    request = {"jsonrpc": "2.0", "id": place, "method": "tools/list"}
-    reply = {"jsonrpc": "2.0", "id": place, "result": {"tools": tools, **result}}
-    return [c2s(2 * place - 1, request), s2c(2 * place, reply)]
+    reply = result(place, tools=tools, **members)
+    return exchange(request(place, "tools/list"), reply, first=2 * place - 1)
 
 
 CURSOR = {"nextCursor": "page 2"}
