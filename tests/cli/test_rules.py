@@ -39,19 +39,6 @@ def test_json_gives_the_rows_as_they_are_written():
     assert row["silent"]
 
 
-def test_the_beginning_of_an_id_names_a_group():
-    code, output = run("protocol")
-    assert code == 0
-    assert all(line.startswith("protocol.") for line in output.splitlines())
-    assert output.count("\n") > 40
-
-
-def test_one_rule_is_shown_in_full():
-    _, output = run("protocol.null_id")
-    for words in ("title", "severity", "error", "source", "fires", "silent", '"id":null'):
-        assert words in output
-
-
 def test_markdown_without_an_id_is_the_reference_page():
     assert run("--format", "markdown")[1] == render_reference_page()
 

@@ -35,7 +35,7 @@ from mcptally.transcript.files import (
     read_lines,
 )
 from tests.hostile.scored_archive import GOOD, Outcome, judged, recording
-from tests.transcripts import c2s, call, opened, s2c, write
+from tests.transcripts import call, exchange, opened, request, result, write
 
 pytestmark = pytest.mark.slow
 
@@ -53,48 +53,29 @@ def message(msg: bytes, seq: int = 1, recording: bytes = b"r1") -> bytes:
 
 
 def asks(arguments: bytes, id_: bytes = b"1") -> bytes:
-    return (
-        b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":%b}}'
-        % (
-            id_,
-            arguments,
-        )
-    )
+    call_ = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":%b}}'
+    return call_ % (id_, arguments)
 
 
 LINES: dict[str, tuple[bytes, str, str]] = {
     "nesting 100,000 deep": (
         message(asks(b"[" * 100_000 + b"]" * 100_000)), "transcript.too_deep", "nested deeper"),
-    "nesting that is never closed": (
-        b'{"v":1,"x":' + b"[" * 100_000 + b"\n", "transcript.too_deep", "nested deeper"),
     "NUL bytes": (b"\0" * 5000 + b"\n", "transcript.not_json", "not JSON"),
     "bytes that are no UTF-8": (
         message(asks(b'"\xff\xfe"')), "transcript.not_utf8", "not UTF-8"),
-    "an overlong encoding": (message(asks(b'"\xc0\xaf"')), "transcript.not_utf8", "not UTF-8"),
-    "a surrogate in UTF-8": (message(asks(b'"\xed\xa0\x80"')), "transcript.not_utf8", "not UTF-8"),
     "a lone surrogate in an envelope": (
         message(asks(b"{}"), recording=rb"r\ud800"), "transcript.not_json", "not JSON"),
-    "a lone surrogate in a payload": (
-        message(asks(rb'{"a":"\udfff"}')), "transcript.not_json", "not JSON"),
     "a number that JSON has not": (message(asks(b"NaN")), "transcript.not_json", "not JSON"),
     "a byte order mark": (b"\xef\xbb\xbf" + recording(), "transcript.not_json", "not JSON"),
     "a negative seq": (message(asks(b"{}"), -1), "transcript.not_an_event", "seq"),
     "a seq beyond 64 bits": (message(asks(b"{}"), 2**63), "transcript.not_an_event", "seq"),
-    "a seq that is text": (
-        message(asks(b"{}")).replace(b'"seq":1', b'"seq":"1"'), "transcript.not_an_event", "seq"),
     "a seq with a fraction": (
         message(asks(b"{}")).replace(b'"seq":1', b'"seq":1.5'), "transcript.not_an_event", "seq"),
     "a time of 1e400": (
         message(asks(b"{}")).replace(b"1700000000000000000", b"1e400"),
         "transcript.not_an_event", "ts_ns"),
-    "a time before 1970": (
-        message(asks(b"{}")).replace(b'"ts_ns":', b'"ts_ns":-'),
-        "transcript.not_an_event", "ts_ns"),
     "a recording that is a number": (
         message(asks(b"{}")).replace(b'"r1"', b"7"), "transcript.not_an_event", "recording"),
-    "a segment that is text": (
-        recording().replace(b'"segment": 0', b'"segment": "0"'),
-        "transcript.not_an_event", "segment"),
     "a negative segment": (
         recording().replace(b'"segment": 0', b'"segment": -1'),
         "transcript.not_an_event", "segment"),
@@ -106,8 +87,6 @@ LINES: dict[str, tuple[bytes, str, str]] = {
         "transcript.not_an_event", "status"),
     "a version of tomorrow": (
         recording().replace(b'"v": 1', b'"v": 2'), "transcript.unknown_format", "format 2"),
-    "a version that is text": (
-        recording().replace(b'"v": 1', b'"v": "1"'), "transcript.not_an_event", "$.v"),
     "no version": (recording().replace(b'"v": 1, ', b""), "transcript.not_an_event", "`v`"),
     "a version of a thousand digits": (
         recording().replace(b'"v": 1', b'"v": ' + b"9" * 1000),
@@ -324,21 +303,6 @@ def test_a_decompression_bomb_is_read_up_to_the_limit(tmp_path: Path, block: byt
             rules.append(run.rule)
     assert rules[-1] == "archive.unpacks_too_large"
     assert read <= path.stat().st_size * FREE_EXPANSION + (1 << 20) + (1 << 20)
-
-
-def test_bombs_share_one_limit_and_do_not_affect_other_files(tmp_path: Path) -> None:
-    room = DecompressionBudget(1 << 20)
-    first = bomb(tmp_path / "a.jsonl.zst", b"\n" * (1 << 20), 16)
-    second = bomb(tmp_path / "b.jsonl.zst", b"\n" * (1 << 20), 16)
-    good = tmp_path / "c.jsonl.zst"
-    good.write_bytes(zstandard.compress(recording()))
-    list(read_lines(first, room=room))
-    assert sum(
-        len(run.data) for run in read_lines(second, room=room) if isinstance(run, LineRun)
-    ) < (second.stat().st_size * FREE_EXPANSION + (2 << 20))
-    assert [run.data for run in read_lines(good, room=room) if isinstance(run, LineRun)] == [
-        recording()
-    ]
 
 
 def test_check_applies_one_limit_to_all_bombs_of_an_archive(tmp_path: Path) -> None:
@@ -574,29 +538,18 @@ def test_conflicting_events_are_all_kept_and_copies_are_duplicates(tmp_path: Pat
     assert calls.get_column("call_id").n_unique() == calls.height
 
 
-def _listing() -> list[dict[str, object]]:
-    tools = [{"name": f"t{n}", "inputSchema": {"properties": {f"a{n}": {}}}} for n in range(10_000)]
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    return [
-        opened(),
-        c2s(1, asked),
-        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}),
-    ]
-
-
-def _blocks() -> list[dict[str, object]]:
-    content = [{"type": "odd"}] * 50_000
-    told = {"jsonrpc": "2.0", "id": 1, "result": {"content": content}}
-    return [opened(), c2s(1, call(1)), s2c(2, told)]
-
-
 def test_memory_for_a_reply_of_many_parts_is_linear_in_its_length(tmp_path: Path) -> None:
     """Each reply has 1 MB. Memory quadratic in the number of parts would exceed 10 GB."""
     (tmp_path / "archive").mkdir()
-    for make in (_listing, _blocks):
-        events = [*make(), *[{**e, "recording": "r2"} for e in make()]]
-        named = [event | {"recording": f"{event['recording']}{make.__name__}"} for event in events]
-        write(tmp_path / "archive" / f"{make.__name__}.jsonl", named)
+    tools = [{"name": f"t{n}", "inputSchema": {"properties": {f"a{n}": {}}}} for n in range(10_000)]
+    talks = {
+        "listing": (request(1, "tools/list"), result(1, tools=tools)),
+        "blocks": (call(1), result(1, content=[{"type": "odd"}] * 50_000)),
+    }
+    for name, talk in talks.items():
+        for turn in range(2):
+            events = exchange(*talk, recording=f"{name}{turn}")
+            write(tmp_path / "archive" / f"{name}{turn}.jsonl", [opened(f"{name}{turn}"), *events])
     code = (
         "import resource, sys, mcptally as mt\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"

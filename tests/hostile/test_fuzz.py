@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, example, given, settings, target
 from hypothesis import strategies as st
 
 import mcptally as mt
-from mcptally.errors import RuleError, UnreadableError
+from mcptally.errors import RuleError
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.transcript.files import _FOREIGN_MAGIC
 from tests.hostile import fuzz
@@ -269,10 +269,3 @@ def test_coverage_guided_fuzzing_finds_nothing(tmp_path: Path, subtests: pytest.
             assert done.returncode == 0, done.stderr[-3000:]
             [done_runs] = re.findall(r"^Done (\d+) runs", done.stderr, re.MULTILINE)
             assert int(done_runs) >= runs  # libFuzzer may make one more
-
-
-def test_files_without_events_give_an_error_that_names_the_file(tmp_path: Path) -> None:
-    """A file without events gives an UnreadableError that names the file."""
-    (tmp_path / "a.jsonl").write_bytes(b"nothing\n")
-    with pytest.raises(UnreadableError, match=r"a\.jsonl"):
-        mt.score(tmp_path, out=tmp_path / "store")

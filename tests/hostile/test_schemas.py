@@ -26,7 +26,7 @@ from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
 from tests.hostile.scored_archive import Outcome, judged
-from tests.transcripts import c2s, call, opened, s2c, write
+from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +56,8 @@ TREE = {
 
 BOMBS: dict[str, tuple[Any, Any, str]] = {
     "a pattern of nested stars": ({"pattern": "^(a+)+$"}, "a" * 50_000 + "!", "invalid"),
+    "a pattern for the reference engine": (
+        {"pattern": "^(a+)+$", "properties": {"x": {"$ref": "#/no"}}}, "a" * 60 + "!", "invalid"),
     "a pattern that looks behind itself": (
         {"pattern": r"^(a|a)*\1b$"}, "a" * 5000 + "!", "invalid"),
     "a pattern that looks ahead": ({"pattern": "^(?=(a+)+$)b"}, "a" * 5000 + "!", "invalid"),
@@ -240,20 +242,16 @@ def test_no_schema_makes_a_request_or_reads_a_file(
         {"name": f"t{n}", "inputSchema": schema, "outputSchema": schema, "icons": [{"src": url}]}
         for n, schema in enumerate(schemas)
     ]
-    events = [
-        opened(),
-        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {"tools": tools}}),
-    ]
+    talk = [request(0, "tools/list"), result(0, tools=tools)]
+    link = {"type": "resource_link", "name": "x", "uri": url + "/resource"}
     for n in range(len(schemas)):
-        link = {"type": "resource_link", "name": "x", "uri": url + "/resource"}
-        reply = {"content": [link], "structuredContent": {"a": "the guess"}}
-        events += [
-            c2s(3 + 2 * n, call(n + 1, f"t{n}", a="the guess")),
-            s2c(4 + 2 * n, {"jsonrpc": "2.0", "id": n + 1, "result": reply}),
+        guess = {"a": "the guess"}
+        talk += [
+            call(n + 1, f"t{n}", **guess),
+            result(n + 1, content=[link], structuredContent=guess),
         ]
     (tmp_path / "archive").mkdir()
-    write(tmp_path / "archive" / "a.jsonl", events)
+    write(tmp_path / "archive" / "a.jsonl", [opened(), *exchange(*talk)])
     outcome = judged(tmp_path)
     assert asked == []
     store = mt.open_store(outcome.store)
@@ -283,17 +281,11 @@ def test_a_value_deeper_than_the_engine_supports_does_not_stop_a_run(tmp_path: P
         | ({"outputSchema": s} if name == "known" else {})
         for name, s in schemas.items()
     ]
-    events = [
-        opened(),
-        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {"tools": tools}}),
-    ]
-    result = {"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": deep}}
+    talk = [request(0, "tools/list"), result(0, tools=tools)]
     for number, name in enumerate(schemas, start=1):
-        events.append(c2s(len(events), call(number, name)))
-        events.append(s2c(len(events), {"jsonrpc": "2.0", "id": number, "result": result}))
+        talk += [call(number, name), text(number, structuredContent={"a": deep})]
     (tmp_path / "archive").mkdir()
-    write(tmp_path / "archive" / "a.jsonl", events)
+    write(tmp_path / "archive" / "a.jsonl", [opened(), *exchange(*talk)])
     outcome = judged(tmp_path)
     calls = outcome.table("calls").filter(pl.col("tool").is_in(list(schemas)))
     states = dict(calls.select("tool", "output_schema_state").iter_rows())

@@ -10,7 +10,7 @@ import pytest
 
 import mcptally
 from mcptally.jsonschemas.definition_diff import diff_definitions, worst_class
-from tests.protocol.conversation import Conversation, write
+from tests.protocol.conversation import Conversation
 
 BASE: dict[str, Any] = {
     "name": "add",
@@ -86,36 +86,17 @@ ODD = {
 @pytest.mark.slow
 @pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
 def test_invalid_schemas_do_not_stop_a_run(tmp_path: Path, schema: Any):
-    talk = Conversation("r", server="s")
-    talk.event("open", transport="stdio", server="s", command=["x"], segment=0)
-    talk.handshake("2025-06-18")
     plain = {"type": "object", "properties": {"b": {"properties": {"y": {}}}}, "required": ["b"]}
-    for each in (schema, plain, schema):
-        talk.line(f"tools {json.dumps([{'name': 'x', 'inputSchema': each}])}")
-    (tmp_path / "a.jsonl").write_bytes(b"".join(talk.lines))
+    listings = [{"name": "x", "inputSchema": each} for each in (schema, plain, schema)]
+    lines = ["@2025-06-18", *(f"tools {json.dumps([tool])}" for tool in listings)]
+    conversation(tmp_path / "a.jsonl", "s", lines)
     mcptally.score([tmp_path / "a.jsonl"], out=tmp_path / "store")
     tools = pl.read_parquet(tmp_path / "store" / "tools" / "*.parquet")
     assert tools.height == 2
 
 
-def test_the_class_of_several_changes_is_the_worst():
-    new = changed("description", to="x")
-    new["inputSchema"]["required"] = ["a", "b"]
-    assert worst_class(diff_definitions(json.dumps(BASE), json.dumps(new))) == "breaking"
-
-
 def test_reordered_members_are_not_a_change():
     assert diff_definitions(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
-
-
-def announced(path: Path) -> Path:
-    lines = [
-        "@2025-06-18",
-        f"tools {json.dumps([BASE])}",
-        '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
-        f"tools {json.dumps([changed('description', to='x')])}",
-    ]
-    return write("\n".join(lines), path, "announced")
 
 
 def conversation(path: Path, server: str, lines: list[str]) -> None:
@@ -135,7 +116,10 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
     versions = (BASE, changed("inputSchema", "required", to=["a", "b"]), BASE)
     listings = [f"tools {json.dumps([tool])}" for tool in versions]
     conversation(archive / "changed.jsonl", "changed", ["@2025-06-18", *listings])
-    announced(archive / "announced.jsonl")
+    note = '< {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}'
+    other = f"tools {json.dumps([changed('description', to='x')])}"
+    lines = ["@2025-06-18", listings[0], note, other]
+    conversation(archive / "announced.jsonl", "announced", lines)
     number, text = ([changed("inputSchema", to={"type": kind})] for kind in ("object", "string"))
     call, reply = 'call add {"a": 1}', '{"content":[]}'
     lines = ["@2025-06-18"]

@@ -13,7 +13,6 @@ from mcptally.jsonschemas.dialects import (
     UnusableSchemaError,
     dialect_of,
     metaschema_errors,
-    nesting_depth,
     parse_schema,
 )
 from mcptally.jsonschemas.validators import _reference_judge, compile_validator, validate_json
@@ -91,32 +90,7 @@ def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_eng
     assert judge({"a": 1})[0] == "unusable_schema"
 
 
-@pytest.mark.parametrize(
-    ("pattern", "state"),
-    [
-        ("^(a+)+$", "invalid"),
-        ("^((a+)+)\\1$", "invalid"),
-        ("(a|a)*b", "invalid"),
-        ("(.*a){25}", "valid"),
-    ],
-)
-@pytest.mark.parametrize(
-    "around", ['{{"pattern": {}}}', '{{"pattern": {}, "properties": {{"x": {{"$ref": "#/no"}}}}}}']
-)
-def test_a_pattern_with_catastrophic_backtracking_ends(pattern: str, state: str, around: str):
-    judge = compile_validator(around.format(json.dumps(pattern)))
-    assert not isinstance(judge, str)
-    # An engine with unbounded backtracking would not end in practice.
-    assert judge("a" * 60 + "!")[0] == state
-
-
-def test_references_that_multiply_exponentially_are_refused():
-    doubling = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(40)}
-    schema = {"$ref": "#/$defs/a0", "$defs": doubling | {"a40": {}}}
-    assert "subschemas" in str(compile_validator(json.dumps(schema)))
-    typed = {name: {"type": "object"} | each for name, each in doubling.items()}
-    schema = {"type": "object", "$ref": "#/$defs/a0", "$defs": typed | {"a40": {}}}
-    assert "subschemas" in str(compile_validator(json.dumps(schema)))
+def test_a_value_for_which_references_multiply_is_refused():
     twice = {"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
     judge = compile_validator(json.dumps(twice))
     assert not isinstance(judge, str)
@@ -211,18 +185,7 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KEYWORDS = st.sampled_from(
-    [
-        "type",
-        "properties",
-        "required",
-        "items",
-        "enum",
-        "anyOf",
-        "$ref",
-        "pattern",
-        "minimum",
-        "not",
-    ]
+    ["type", "properties", "required", "items", "enum", "anyOf", "$ref", "pattern", "not"]
 )
 
 
@@ -238,15 +201,6 @@ def test_any_schema_validates_any_value_or_gives_a_reason(schema: Any, value: An
     except UnusableSchemaError:
         return
     assert all(words and (not path or path.startswith("/")) for path, words in errors)
-
-
-@given(JSON)
-def test_depth_counts_containers(value: Any):
-    def slow(v: Any) -> int:
-        inner = v.values() if isinstance(v, dict) else v if isinstance(v, list) else None
-        return 0 if inner is None else 1 + max(map(slow, inner), default=0)
-
-    assert nesting_depth(value) == slow(value)
 
 
 def test_a_schema_nested_too_deeply_for_json_parsers_is_unusable():

@@ -11,7 +11,6 @@ import mcptally
 from mcptally.errors import RuleError
 from mcptally.rules.findings import finding_rule, finding_rules, require_known_rules
 from mcptally.tables.findings import Finding, findings_frame
-from mcptally.transcript.files import Damage, read_lines
 from tests.protocol.conversation import write
 
 NOT_MADE = {"$long-line", "$gone", "$bomb", "$more-than-memory"}
@@ -62,13 +61,6 @@ def test_a_finding_has_the_severity_of_its_rule_and_a_place(findings: pl.DataFra
     assert findings.get_column("message").null_count() == 0
     placed = findings.filter(pl.col("about").is_in(["message", "call"]))
     assert placed.select(pl.col("file", "recording", "seq").null_count()).sum_horizontal()[0] == 0
-
-
-def test_a_line_that_is_too_long_is_skipped(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(b'{"a":1}\n' + b"x" * (9 << 20) + b'\n{"b":2}\n')
-    runs = list(read_lines(path, max_line=1000))
-    assert [r.rule for r in runs if isinstance(r, Damage)] == ["archive.line_too_long"]
 
 
 def test_a_finding_of_an_unknown_rule_is_an_error() -> None:

@@ -24,21 +24,9 @@ MIXED = "aB3dE6gH9jK2mN5pQ8rS1tU4vW7xY0z"
 )
 def test_a_token_in_a_result_is_found_by_its_prefix(token):
     answer = f'{{"content":[{{"type":"text","text":"it is {token}!"}}]}}'
-    calls = pl.DataFrame(
-        {
-            "call_id": ["c"],
-            "dir": ["c2s"],
-            "method": ["tools/call"],
-            "arguments": ["{}"],
-            "response": [answer],
-            "recording": ["r"],
-            "session": ["s"],
-            "server": ["x"],
-            "tool": ["t"],
-            "file": ["f"],
-            "line": [1],
-        }
-    )
+    call = {"dir": "c2s", "method": "tools/call", "arguments": "{}", "response": answer, "line": 1}
+    names = dict.fromkeys(("call_id", "recording", "session", "server", "tool", "file"), "x")
+    calls = pl.DataFrame([call | names])
     (message,) = leaked_secrets.find_leaked_secrets(calls).get_column("message")
     assert message.endswith(f", {len(token)} characters")
     assert token[8:] not in message

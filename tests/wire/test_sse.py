@@ -88,11 +88,6 @@ def test_events_do_not_depend_on_chunks(lines, end, places):
     assert parse(cut(stream, places)) == parse([stream])
 
 
-@given(st.binary(max_size=200), st.lists(st.integers(0, 500)))
-def test_events_of_garbage_do_not_depend_on_chunks(stream, places):
-    assert parse(cut(stream, places)) == parse([stream])
-
-
 @given(
     st.lists(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\r\n")), min_size=1)
 )
