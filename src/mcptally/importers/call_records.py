@@ -9,12 +9,13 @@ import json
 import re
 from collections import deque
 from collections.abc import Hashable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, Tally
+from mcptally.importers.items import MAX_PENDING_CALLS, Connection, Item, ItemKind, Tally
 from mcptally.importers.values import ERROR_CODE
+from mcptally.transcript.format import Dir
 from mcptally.wire.strict_json import strict_json_error
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -95,7 +96,7 @@ def request(
     arguments: bytes = NOT_RECORDED,
     version: str | None = None,
     model: str | None = None,
-    direction: Any = "c2s",
+    direction: Dir = "c2s",
 ) -> Item:
     """Return a request item. If neither `arguments` nor `uri` is given, the item has no content.
 
@@ -122,74 +123,56 @@ def request(
     return item
 
 
-def result_reply(
-    connection: Connection,
-    call: str,
-    line: int,
-    at: int | None,
-    *,
-    result: bytes = NOT_RECORDED,
-    is_error: bool | None = None,
-    direction: Any = "s2c",
-) -> Item:
-    """Return a reply item with `result` (JSON text); without a result, the item has no content.
+class CallEnd(NamedTuple):
+    """The place in a log where a call ended; the methods return the item that ends the call."""
 
-    `is_error` is None if the log does not record whether the result is an error.
-    """
-    item = Item("head", line, connection, at, dir=direction, derived=True)
-    if len(result):
-        item.kind = "message"
-        item.data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(call), result)
-    else:
-        item.extra = {"id": call} | ({} if is_error is None else {"is_error": is_error})
-    return item
+    connection: Connection
+    call: str
+    """The call's id."""
+    line: int
+    at: int | None
+    direction: Dir = "s2c"
+    """The direction of a reply."""
 
+    def result(self, result: bytes = NOT_RECORDED, *, is_error: bool | None = None) -> Item:
+        """Return a reply with `result` (JSON text); without a result, the item has no content.
 
-def error_reply(
-    connection: Connection,
-    call: str,
-    line: int,
-    at: int | None,
-    *,
-    message: str | None,
-    code: int | None = None,
-    direction: Any = "s2c",
-) -> Item:
-    """Return a reply item with an error; `code` and `message` are omitted if they are None."""
-    error = {} if code is None else {"code": code}
-    error |= {} if message is None else {"message": message}  # type: ignore[dict-item]
-    data = b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (_encode(call), _encode(error))
-    return Item("message", line, connection, at, dir=direction, data=data, derived=True)
+        `is_error` is None if the log does not record whether the result is an error.
+        """
+        if len(result):
+            data = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(self.call), result)
+            return self._item("message", self.direction, data=data)
+        known = {} if is_error is None else {"is_error": is_error}
+        return self._item("head", self.direction, extra={"id": self.call, **known})
 
+    def error(self, message: str | None, code: int | None = None) -> Item:
+        """Return a reply with an error; `code` and `message` are omitted if they are None."""
+        members = {"code": code, "message": message}
+        error = {name: value for name, value in members.items() if value is not None}
+        data = _encode({"jsonrpc": "2.0", "id": self.call, "error": error})
+        return self._item("message", self.direction, data=data)
 
-def cancellation(
-    connection: Connection,
-    call: str,
-    line: int,
-    at: int | None,
-    *,
-    why: str,
-    direction: Any = "c2s",
-) -> Item:
-    """Return the notification item by which the caller cancelled a call."""
-    params = _encode({"requestId": call, "reason": why})
-    data = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":%b}' % params
-    return Item("message", line, connection, at, dir=direction, data=data, derived=True)
+    def cancelled(self, why: str) -> Item:
+        """Return the notification by which the caller cancelled the call."""
+        params = {"requestId": self.call, "reason": why}
+        data = _encode({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+        return self._item("message", "c2s" if self.direction == "s2c" else "s2c", data=data)
 
+    def sdk_failure(self, text: str) -> Item | None:
+        """Return the item that ends a failed call: a timeout or a JSON-RPC error, by its text.
 
-def sdk_failure(
-    connection: Connection, call: str, line: int, at: int | None, text: str
-) -> Item | None:
-    """Return the item that ends a failed call: a timeout or a JSON-RPC error, judged by its text.
+        Returns None if no MCP SDK writes such an error text.
+        """
+        if TIMED_OUT.match(text):
+            return self.cancelled("timeout")
+        if code := ERROR_CODE.match(text):
+            return self.error(code["message"], int(code["code"]))
+        return None
 
-    Returns None if no MCP SDK writes such an error text.
-    """
-    if TIMED_OUT.match(text):
-        return cancellation(connection, call, line, at, why="timeout")
-    if code := ERROR_CODE.match(text):
-        number, message = int(code["code"]), code["message"]
-        return error_reply(connection, call, line, at, message=message, code=number)
-    return None
+    def _item(self, kind: ItemKind, direction: Dir, **content: Any) -> Item:
+        return Item(
+            kind, self.line, self.connection, self.at, dir=direction, derived=True, **content
+        )
 
 
 def result_of(value: Any, *, is_error: bool | None = None) -> bytes:

@@ -197,11 +197,11 @@ def _items(source: Source, span: Span, call: SpanCall, models: ModelsOfCalls) ->
         direction=direction,
     )
     if span.attributes.get("error.type") != "no_response":
-        yield _reply(connection, id_, span, call, direction=back)
+        yield _reply(call_records.CallEnd(connection, id_, line, span.end, back), span, call)
 
 
-def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, direction: Dir) -> Item:
-    attributes, line, at = span.attributes, span.line, span.end
+def _reply(end: call_records.CallEnd, span: Span, call: SpanCall) -> Item:
+    attributes = span.attributes
     told = attributes.get("error.type")
     if told is None and attributes.get(OWN_OUTCOME) == "cancelled":
         told = "cancelled"  # our own spans of cancelled calls have no `error.type`
@@ -209,8 +209,7 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     code = next((attributes[name] for name in _CODES if name in attributes), None)
     failed = error is not None or span.failed
     if error in _GAVE_UP:
-        asked: Dir = "c2s" if direction == "s2c" else "s2c"
-        return call_records.cancellation(connection, id_, line, at, why=error, direction=asked)
+        return end.cancelled(error)
     number = _code(code) if code is not None else _code(error)
     number = None if error == "tool_error" else number
     # agentgateway writes `mcp.error.message`. Our own spans have `mcptally.error_text` for caller
@@ -227,13 +226,9 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
     ):
         number, message = int(said["code"]), said["message"]
     if number is not None and (number or failed):
-        return call_records.error_reply(
-            connection, id_, line, at, message=message, code=number, direction=direction
-        )
+        return end.error(message, number)
     if failed and not call.is_error and error != "hidden_error":
-        return call_records.error_reply(
-            connection, id_, line, at, message=message or error, direction=direction
-        )
+        return end.error(message or error)
     result = call.result
     if call.is_error and result is None:
         result = message
@@ -241,14 +236,10 @@ def _reply(connection: Connection, id_: str, span: Span, call: SpanCall, *, dire
         is_error = call.is_error
         if is_error is None and (call.reports_errors or call.method != "tools/call"):
             is_error = False
-        return call_records.result_reply(
-            connection, id_, line, at, is_error=is_error, direction=direction
-        )
+        return end.result(is_error=is_error)
     if call.method == "tools/list" and isinstance(result, dict):
-        text = call_records.json_bytes(result)
-    else:
-        text = call_records.result_of(result, is_error=True if call.is_error else None)
-    return call_records.result_reply(connection, id_, line, at, result=text, direction=direction)
+        return end.result(call_records.json_bytes(result))
+    return end.result(call_records.result_of(result, is_error=True if call.is_error else None))
 
 
 def _connection(source: Source, span: Span, call: SpanCall) -> Connection:

@@ -91,7 +91,6 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
         arguments = msgspec.Raw(call_records.json_bytes(given))
     elif given is not None:
         source.tally.notes["arguments that are not a JSON object: left out"] += 1
-    at = source.at(record.end)
     yield call_records.request(
         connection,
         record.id,
@@ -106,23 +105,19 @@ def items_of(source: Source, record: ToolRecord, line: int) -> Iterator[Item]:
     gave_up = record.gave_up
     if failed and call_records.TIMED_OUT.match(record.error or ""):
         gave_up = "timeout"
+    end = call_records.CallEnd(connection, record.id, line, source.at(record.end))
     if gave_up is not None:
-        yield call_records.cancellation(connection, record.id, line, at, why=gave_up)
-    elif code is not None or record.raised:
-        number = None if code is None else int(code["code"])
-        message = record.error if code is None else code["message"]
-        yield call_records.error_reply(
-            connection, record.id, line, at, message=message, code=number
-        )
+        yield end.cancelled(gave_up)
+    elif code is not None:
+        yield end.error(code["message"], int(code["code"]))
+    elif record.raised:
+        yield end.error(record.error)
     elif failed is not None:
         value = record.result if record.result is not None or not failed else record.error
         result = call_records.NOT_RECORDED
         if value is not None:
-            text = call_records.result_of(value, is_error=True if failed else None)
-            result = msgspec.Raw(text)
-        yield call_records.result_reply(
-            connection, record.id, line, at, result=result, is_error=failed
-        )
+            result = msgspec.Raw(call_records.result_of(value, is_error=True if failed else None))
+        yield end.result(result, is_error=failed)
 
 
 def objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -123,14 +123,12 @@ class _Reader:
             # Durations in whole seconds are less precise than the lines' timestamps.
             ask.at = add_duration(at, -took)
         yield ask
-        why = match.groupdict().get("why")
-        if why is None:
-            yield call_records.result_reply(connection, call, line, at, is_error=False)
+        end = call_records.CallEnd(connection, call, line, at)
+        if (why := match.groupdict().get("why")) is None:
+            yield end.result(is_error=False)
         else:
-            result = call_records.result_of(why, is_error=True)
-            yield call_records.sdk_failure(
-                connection, call, line, at, why
-            ) or call_records.result_reply(connection, call, line, at, result=result)
+            failure = call_records.result_of(why, is_error=True)
+            yield end.sdk_failure(why) or end.result(failure)
 
     # --- transcripts --------------------------------------------------------------------------
 
@@ -181,7 +179,7 @@ class _Reader:
         ask = self.uses.pop(call) if isinstance(call, str) else None
         if ask is None or not isinstance(call, str):
             return
-        at = self.source.at(event.timestamp)
+        end = call_records.CallEnd(ask.connection, call, line, self.source.at(event.timestamp))
         failed = block.get("is_error") is True
         content = block.get("content")
         said = _text(content)
@@ -190,17 +188,16 @@ class _Reader:
             return
         yield ask
         if "content" not in block:
-            yield call_records.result_reply(ask.connection, call, line, at, is_error=failed)
+            yield end.result(is_error=failed)
             return
-        if failed and (end := call_records.sdk_failure(ask.connection, call, line, at, said)):
-            yield end
+        if failed and (failure := end.sdk_failure(said)):
+            yield failure
             return
         structured = event.result if isinstance(event.result, dict) else {}
         value: Any = content
         if isinstance(content, list) and "structuredContent" in structured:
             value = {"content": content, "structuredContent": structured["structuredContent"]}
-        result = call_records.result_of(value, is_error=failed)
-        yield call_records.result_reply(ask.connection, call, line, at, result=result)
+        yield end.result(call_records.result_of(value, is_error=failed))
 
     def unanswered(self) -> Iterator[Item]:
         """Yield the calls that have no result at the end of the file."""

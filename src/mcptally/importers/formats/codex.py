@@ -26,7 +26,8 @@ from typing import Any, Final
 import msgspec
 
 from mcptally.importers import call_records
-from mcptally.importers.items import Connection, Item
+from mcptally.importers.call_records import CallEnd
+from mcptally.importers.items import Item
 from mcptally.importers.source import OTHER_TOOL, Source
 from mcptally.importers.timestamps import add_duration
 from mcptally.importers.values import dict_of, text_of
@@ -104,7 +105,7 @@ class _Rollout:
             self.pending.add(call, request)
             return
         yield first if first is not None and took is None else request
-        yield _answered(request.connection, call, body.get("result"), line=self._line, at=self._at)
+        yield _answered(self._end(request, call), body.get("result"))
 
     def _requested(self, body: dict[str, Any]) -> Iterator[Item]:
         """Remember a request for an MCP tool; yield a cancellation if its output reports one."""
@@ -123,13 +124,14 @@ class _Rollout:
             self._tally.used += 1
             if str(body["output"]).startswith("aborted"):
                 yield request
-                yield call_records.cancellation(
-                    request.connection, call, self._line, self._at, why="aborted"
-                )
+                yield self._end(request, call).cancelled("aborted")
             else:
                 self._tally.notes[call_records.REFUSED] += 1
         else:
             self._tally.context[OTHER_TOOL] += 1
+
+    def _end(self, request: Item, call: str) -> CallEnd:
+        return CallEnd(request.connection, call, self._line, self._at)
 
     def _request(self, invocation: dict[str, Any], call: str, *, at: int | None) -> Item:
         arguments = call_records.NOT_RECORDED
@@ -156,19 +158,15 @@ def _server(body: dict[str, Any]) -> str | None:
     return str(space).removeprefix("mcp__") if of_mcp else None
 
 
-def _answered(connection: Connection, call: str, result: Any, *, line: int, at: int | None) -> Item:
+def _answered(end: CallEnd, result: Any) -> Item:
     if isinstance(result, dict) and "Ok" in result:
-        return call_records.result_reply(
-            connection, call, line, at, result=call_records.result_of(result["Ok"])
-        )
+        return end.result(call_records.result_of(result["Ok"]))
     if isinstance(result, dict) and "Err" in result:
         why = result["Err"] if isinstance(result["Err"], str) else str(result["Err"])
         if call_records.TIMED_OUT.match(why):
-            return call_records.cancellation(connection, call, line, at, why="timeout")
-        if why.lower().startswith(_CANCELLED):
-            return call_records.cancellation(connection, call, line, at, why=why)
-        return call_records.error_reply(connection, call, line, at, message=why)
-    return call_records.result_reply(connection, call, line, at)
+            return end.cancelled("timeout")
+        return end.cancelled(why) if why.lower().startswith(_CANCELLED) else end.error(why)
+    return end.result()
 
 
 def _of_item(item: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from mcptally.importers import call_records
-from mcptally.importers.items import Connection, Item, Tally
+from mcptally.importers.call_records import CallEnd
+from mcptally.importers.items import Item, Tally
 from mcptally.importers.source import Source
 
 _LINE: Final = re.compile(
@@ -68,25 +69,16 @@ def read(source: Source) -> Iterator[Item]:
             tally.skip(line, "the end of a call that did not begin in this file")
         else:
             tally.used += 1
-            yield _reply(tally, connection, str(begun.extra["id"]), call, line=line, at=at)
+            yield _reply(tally, CallEnd(connection, str(begun.extra["id"]), line, at), call)
 
 
-def _reply(
-    tally: Tally,
-    connection: Connection,
-    id_: str,
-    call: re.Match[str],
-    *,
-    line: int,
-    at: int | None,
-) -> Item:
+def _reply(tally: Tally, end: CallEnd, call: re.Match[str]) -> Item:
     if call["what"] != "Error calling":
         tally.notes[call_records.OUTCOME_UNKNOWN] += 1
-        return call_records.result_reply(connection, id_, line, at)
+        return end.result()
     text = call["error"] or ""
     coded = _CODE.match(text)
     code = None if coded is None else int(coded["code"])
     if code == _TIMEOUT:
-        return call_records.cancellation(connection, id_, line, at, why="timeout")
-    message = text if coded is None else coded["message"]
-    return call_records.error_reply(connection, id_, line, at, message=message or None, code=code)
+        return end.cancelled("timeout")
+    return end.error((text if coded is None else coded["message"]) or None, code)
