@@ -13,7 +13,6 @@ from urllib.parse import quote
 import pyarrow as pa
 
 import mcptally
-from mcptally.output.export.jsonrpc import reply, request
 from mcptally.output.formats.values import dumps, plain
 from mcptally.output.formats.written import NO_TIME, Written
 
@@ -50,7 +49,7 @@ def write(
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
-    request_text, reply_bytes = request(row).decode(), reply(row)
+    request_text, reply_bytes = _request(row).decode(), _reply(row)
     reply_text = "" if reply_bytes is None else reply_bytes.decode()
     latency = row["latency_ms"]
     content: dict[str, Any] = {"size": len(reply_text.encode()), "mimeType": "application/json"}
@@ -105,3 +104,31 @@ def _headers(row: dict[str, Any]) -> list[dict[str, str]]:
     if row["protocol_version"] and row["protocol_source"] != "fallback":
         pairs["mcp-protocol-version"] = row["protocol_version"]
     return [{"name": name, "value": json.dumps(value)[1:-1]} for name, value in pairs.items()]
+
+
+def _request_id(row: dict[str, Any]) -> bytes:
+    """Return the request's id as JSON, as it was sent; the `call_id` if the id is unknown."""
+    text = row.get("request_id")
+    return text.encode() if text else dumps(row["call_id"])
+
+
+def _request(row: dict[str, Any]) -> bytes:
+    """Return the request with those parameters that stores contain: name, uri and arguments."""
+    params: list[bytes] = []
+    if (name := row.get("tool") or row.get("prompt")) is not None:
+        params.append(b'"name":' + dumps(name))
+    if row.get("resource_uri") is not None:
+        params.append(b'"uri":' + dumps(row["resource_uri"]))
+    if row.get("arguments") is not None:
+        params.append(b'"arguments":' + row["arguments"].encode())
+    text = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_request_id(row), dumps(row["method"]))
+    return text + (b',"params":{%b}}' % b",".join(params) if params else b"}")
+
+
+def _reply(row: dict[str, Any]) -> bytes | None:
+    """Return the reply; None if there was no reply or the store does not contain the reply."""
+    response = row.get("response")
+    if response is None:
+        return None
+    member = b"error" if row.get("outcome") == "protocol_error" else b"result"
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (_request_id(row), member, response.encode())

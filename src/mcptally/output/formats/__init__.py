@@ -1,7 +1,7 @@
 """Defines the formats for `query --format`, `compare --format` and `export --to`.
 
-All three commands offer every row format; each format is written by a module in this folder. May
-import `tables` and `redaction`. This file imports neither, so that `--help` stays fast.
+All three commands offer every row format; `writers` has a function for each. May import `tables`
+and `redaction`. This file imports neither, so that `--help` stays fast.
 """
 
 from collections.abc import Mapping
