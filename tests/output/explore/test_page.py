@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from mcptally.errors import QueryError
-from mcptally.output.explore import filters
+from mcptally.output.explore import pages
 from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.listener import _signals_wait
 from mcptally.output.explore.page import Page, Section, environment, stream
@@ -22,7 +22,7 @@ def test_a_section_that_fails_says_so_and_the_others_are_shown(error, said):
     sections = [Section("names", "Names", fail), Section("errors", "Errors", list)]
     page = Page("search", "Search", head={"text": ""}, sections=sections)
     templates = environment(Links("/x/"))
-    filters.add_to(templates)
+    pages.complete(templates)
     text = "".join(stream(templates, page, lambda: failed.append(1)))
     assert said in text
     assert text.index('id="names"') < text.index('id="errors"') < text.index("</html>")

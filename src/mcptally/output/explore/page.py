@@ -56,7 +56,7 @@ class Page:
 
 
 def environment(links: Links) -> jinja2.Environment:
-    """Return the environment of the templates; `filters` completes it for all but `frame.html`."""
+    """Return the environment of the templates, which `pages.complete` extends for other pages."""
     # The loaders name folders, because they would import a package with all that it imports.
     made = jinja2.Environment(
         loader=jinja2.ChoiceLoader(

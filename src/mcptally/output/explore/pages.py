@@ -1,6 +1,7 @@
 """Serves all pages below the first; importing this module takes longer than everything else."""
 
 import functools
+import io
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
@@ -13,13 +14,11 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from mcptally.errors import McptallyError
+from mcptally.errors import McptallyError, UsageError
 from mcptally.output.explore import (
     archive,
     call,
     comparison,
-    download,
-    filters,
     group,
     review,
     search,
@@ -29,11 +28,14 @@ from mcptally.output.explore import (
     tool,
 )
 from mcptally.output.explore.addresses import Links
-from mcptally.output.explore.answers import Answers
+from mcptally.output.explore.answers import ROWS, Answers
 from mcptally.output.explore.page import Page
 from mcptally.output.explore.responses import not_done, responder
 from mcptally.output.explore.review import Chosen, Reviews
 from mcptally.output.explore.state import State
+from mcptally.output.formats.writers import WRITERS
+from mcptally.output.html import charts, template_filters
+from mcptally.tables.values import cell
 
 Handler: TypeAlias = Callable[[Answers, Links, Request], Page | Response]
 
@@ -61,10 +63,22 @@ def _to_table(answers: Answers, links: Links, request: Request) -> Response:
     return RedirectResponse(links.table(given.pop("source", "tool_scores"), **given), 303)
 
 
+_DOWNLOADS: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
+
+
 def _download(answers: Answers, links: Links, request: Request) -> Response:
+    """Return up to `ROWS` rows of a view, with the columns shown on its page, as a file."""
     del links
+    kind = request.path_params["format"]
+    if kind not in _DOWNLOADS:
+        raise UsageError(f"there is no download as {kind!r}; there are: {', '.join(_DOWNLOADS)}")
     view = table.view(request.path_params["source"], request.query_params.multi_items())
-    return download.response(answers, view, request.path_params["format"])
+    answered = table.Answered(answers, view)
+    rows = answered.rows(answered.columns, ROWS).to_arrow()
+    file = io.BytesIO()
+    WRITERS[kind](iter(rows.to_batches()), rows.schema, file)
+    headers = {"Content-Disposition": f'attachment; filename="{view.source}.{kind}"'}
+    return Response(file.getvalue(), media_type=_DOWNLOADS[kind], headers=headers)
 
 
 def _search(answers: Answers, links: Links, request: Request) -> Page | Response:
@@ -154,6 +168,17 @@ class Loaded(NamedTuple):
     answers: Answers
 
 
+def complete(templates: jinja2.Environment) -> None:
+    """Add the filters and variables of the pages' and of the report's macros."""
+    templates.filters |= template_filters() | {"cell": lambda value, name="": cell(name, value)}
+    templates.globals |= {
+        "many_servers": False,
+        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
+        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
+        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
+    }
+
+
 def load(
     state: State, links: Links, templates: jinja2.Environment, seconds: float, who: str | None
 ) -> Loaded:
@@ -166,7 +191,7 @@ def load(
         seconds: the time limit for an answer.
         who: the reviewer's name; by default, the user's name.
     """
-    filters.add_to(templates)
+    complete(templates)
     answers = Answers(state, seconds)
     desk = Reviews(answers.recorded, state.given_reviews, who)
 

@@ -23,7 +23,6 @@ from mcptally.tables.values import cell, distinct_names
 
 PAGE_ROWS: Final = 100
 """Number of rows per page."""
-DOWNLOADS: Final = ("csv", "parquet")
 CALL_FILTERS: Final = ("server", "tool", "since", "until", "client", "model", "min_calls")
 """Filters for questions, as in `Store.ask`."""
 _SHOWN: Final[Mapping[str, str]] = {
