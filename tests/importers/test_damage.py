@@ -17,7 +17,7 @@ from mcptally.importers.detect import detect_format
 from mcptally.importers.formats import mcphawk
 from mcptally.importers.items import Connection, Item, Tally
 from mcptally.importers.json_array import elements
-from mcptally.importers.sorted_spool import sorted_by_time
+from mcptally.importers.run import sorted_by_time
 from mcptally.importers.sqlite_tables import is_database
 from mcptally.importers.timestamps import parse_duration, parse_timestamp, parse_timezone
 from mcptally.transcript.check import check

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mcptally.errors import UsageError
-from mcptally.importers.otlp_protobuf import require_library, trace_request
+from mcptally.importers.otlp_receiver import require_library, trace_request
 from tests.commands import run
 from tests.importers.imported_logs import SAMPLES, calls_of
 

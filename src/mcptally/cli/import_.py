@@ -121,8 +121,7 @@ def _received(listen: str, out: Path) -> Path:
     """Receive spans at an address until Ctrl-C; return the path of the file with the spans."""
     import datetime
 
-    from mcptally.importers.otlp_protobuf import require_library
-    from mcptally.importers.otlp_receiver import PATH, receive
+    from mcptally.importers.otlp_receiver import PATH, receive, require_library
     from mcptally.record.http.server import bind
 
     require_library()

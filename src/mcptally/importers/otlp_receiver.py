@@ -1,5 +1,6 @@
 """Receives spans over OTLP/HTTP, and writes them to a file of OTLP JSON, one request per line."""
 
+import base64
 import signal
 import socket
 import zlib
@@ -13,12 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from mcptally.importers.otlp_protobuf import trace_request
+from mcptally.errors import UsageError
 
 PATH: Final = "/v1/traces"
 """The path that exporters send spans to."""
 MAX_REQUEST: Final = 64 * 2**20
 """Maximum uncompressed size of a request in bytes; exporters send a few hundred spans at a time."""
+_IDS: Final = ("traceId", "spanId", "parentSpanId")
 _GZIP: Final = 31
 """zlib's window bits for the gzip format."""
 
@@ -73,6 +75,45 @@ def _handler(spans: BinaryIO) -> Callable[[Request], Any]:
         return JSONResponse({}) if kind == _JSON else Response(media_type=kind)
 
     return handle
+
+
+def require_library() -> None:
+    """Check that OpenTelemetry's protobuf library is installed.
+
+    Raises:
+        UsageError: the library is missing.
+    """
+    try:
+        import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise UsageError(
+            "--listen needs the package opentelemetry-proto, which is not installed: "
+            "pip install 'mcptally[otlp]'"
+        ) from error
+
+
+def trace_request(data: bytes) -> dict[str, Any]:
+    """Decode an `ExportTraceServiceRequest` to objects as in OTLP JSON.
+
+    Protobuf's own JSON has ids in base64; OTLP JSON has them in hexadecimal.
+
+    Raises:
+        ValueError: the bytes are not an `ExportTraceServiceRequest`.
+    """
+    from google.protobuf import json_format, message  # noqa: PLC0415  (an extra)
+    from opentelemetry.proto.collector.trace.v1 import trace_service_pb2  # noqa: PLC0415
+
+    try:
+        request = trace_service_pb2.ExportTraceServiceRequest.FromString(data)
+        found: dict[str, Any] = json_format.MessageToDict(request, use_integers_for_enums=True)
+    except (message.Error, json_format.Error) as error:
+        raise ValueError(error) from error
+    for group in found.get("resourceSpans", ()):
+        for scope in group.get("scopeSpans", ()):
+            for span in scope.get("spans", ()):
+                for name in span.keys() & set(_IDS):
+                    span[name] = base64.b64decode(span[name]).hex()
+    return found
 
 
 def _compact(body: bytes) -> bytes:

@@ -6,6 +6,7 @@ Every line, entry or row of a source is used or counted, and a report next to th
 the unused lines.
 """
 
+import contextlib
 import dataclasses
 import fnmatch
 import functools
@@ -13,16 +14,18 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from mcptally.errors import UnreadableError, UsageError, near
 from mcptally.importers.detect import TRANSCRIPT, detect_format, why_unknown
 from mcptally.importers.items import Item, LineRuns, Tally
 from mcptally.importers.packer import Packer
 from mcptally.importers.registry import FORMATS, Format
-from mcptally.importers.sorted_spool import sorted_by_time
 from mcptally.importers.source import Envelope, Source
 from mcptally.importers.timestamps import parse_timezone
 from mcptally.importers.transcript_builder import TranscriptBuilder
@@ -247,6 +250,30 @@ def _file(
     outcome.report = _report_path(out, stem)
     _report(outcome, about, hide, timezone)
     return outcome
+
+
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(Item).decode
+
+
+def sorted_by_time(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items in chronological order; an item without a time follows its predecessor.
+
+    Spans, calls and HTTP entries are logged when they end, but transcripts contain requests and
+    replies in the order in which they were sent. Any number of items fit: they are sorted on disk.
+    """
+    with contextlib.closing(sqlite3.connect("")) as spool:  # "": a temporary file
+        spool.execute("CREATE TABLE items (number INTEGER PRIMARY KEY, at INTEGER, item BLOB)")
+        spool.executemany("INSERT INTO items (at, item) VALUES (?, ?)", _rows(items))
+        for (item,) in spool.execute("SELECT item FROM items ORDER BY at, number"):
+            yield _DECODE(item)
+
+
+def _rows(items: Iterable[Item]) -> Iterator[tuple[int, bytes]]:
+    last = 0
+    for item in items:
+        last = last if item.at is None else item.at
+        yield last, _ENCODE(item)
 
 
 def _stem(source: Source, form: Format) -> str:
