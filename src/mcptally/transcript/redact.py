@@ -28,7 +28,6 @@ from mcptally.redaction.policy import HEADERS, LineRedactor, Policy, policy
 from mcptally.transcript.discover import discover
 from mcptally.transcript.files import Damage, read_lines
 from mcptally.transcript.format import EVENT_NAMES, FORMAT_VERSION, SUFFIXES, WITHHELD
-from mcptally.transcript.line_reasons import LineReasons
 from mcptally.transcript.parse import Member, join_members, parse_members
 from mcptally.wire.json_text import decode_or_none
 
@@ -64,6 +63,25 @@ class _Redaction(NamedTuple):
     """Random key for hashing ids; without it, an id could be guessed from its hash."""
     stderr: dict[bytes, LineRedactor]
     """Maps recording ids to redactors for stderr, where a private key may span several lines."""
+
+
+class _LineReasons:
+    """The reasons why lines were skipped, each with its first line and number of lines."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[int, int]] = {}
+
+    def add(self, why: str, line: int) -> None:
+        """Count a line."""
+        first, count = self._places.get(why, (line, 0))
+        self._places[why] = (first, count + 1)
+
+    def messages(self, path: Path) -> list[str]:
+        """Return one message per reason, each starting with the location of its first line."""
+        return [
+            f"{path}:{first}: {why}" + (f" (and {count - 1} more)" if count > 1 else "")
+            for why, (first, count) in self._places.items()
+        ]
 
 
 def redact(
@@ -140,7 +158,7 @@ def _redact_file(source: Path, target: Path, redaction: _Redaction, done: Redact
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     part.unlink(missing_ok=True)  # left by a killed run
-    withheld = LineReasons()
+    withheld = _LineReasons()
     try:
         with compressed_like(source, part) as write:
             for run in read_lines(source):

@@ -5,6 +5,7 @@ server always agree on where a request ends. This module maps bytes to bytes; pr
 sockets and timers.
 """
 
+import enum
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,7 +17,25 @@ from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.shared import Shared
 from mcptally.record.http.sse_endpoint import EndpointFilter, rewrite_url
-from mcptally.record.http.state import State
+
+
+class State(enum.Enum):
+    """The states of a connection, by the event that it waits for; see the handlers in proxy.py."""
+
+    IDLE = enum.auto()
+    """Waits for the first bytes of a request."""
+    REQUESTED = enum.auto()
+    """Waits for the response head; the request may be incomplete."""
+    RESPONDING = enum.auto()
+    """Waits for the rest of the response; the request may be incomplete."""
+    RAW = enum.auto()
+    """Waits for the rest of a response that is not HTTP."""
+    ANSWERED = enum.auto()
+    """Waits for the rest of the request; the response is complete."""
+    LINGERING = enum.auto()
+    """Waits for the client to close after its last response; its data is discarded."""
+    CLOSED = enum.auto()
+    """Waits for nothing."""
 
 
 class ProxiedExchange:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import h11
 
 from mcptally.record.http import headers as http_headers
-from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.exchange import ProxiedExchange, State
 from mcptally.record.http.exchange_record import ExchangeRecord
 from mcptally.record.http.head import NO_HEAD, Head, parse_head
 from mcptally.record.http.known_heads import (
@@ -21,7 +21,6 @@ from mcptally.record.http.known_heads import (
 )
 from mcptally.record.http.request_limits import RequestLimits
 from mcptally.record.http.shared import Shared
-from mcptally.record.http.state import State
 
 MAX_HEAD: Final = 256 * 1024
 """Maximum size of a head in bytes; servers usually allow 16 to 64 KB."""

@@ -12,13 +12,12 @@ from collections.abc import Callable
 from typing import ClassVar, Concatenate, Final, NamedTuple, ParamSpec
 
 from mcptally.record.http.error_text import describe_error
-from mcptally.record.http.exchange import ProxiedExchange
+from mcptally.record.http.exchange import ProxiedExchange, State
 from mcptally.record.http.headers import RefusedError
 from mcptally.record.http.protocol import HttpProtocol, NotHttpError
 from mcptally.record.http.request_limits import HEAD_SECONDS
 from mcptally.record.http.shared import Shared
 from mcptally.record.http.socket import Socket
-from mcptally.record.http.state import State
 from mcptally.record.http.tls import TlsStream
 
 P = ParamSpec("P")
