@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+import msgspec
 import polars as pl
 import pytest
 
@@ -16,7 +17,7 @@ import mcptally as mt
 from mcptally.analytics.dry_run import validate
 from mcptally.jsonschemas import patterns
 from mcptally.jsonschemas.cost import ErrorCost, collect_errors
-from mcptally.jsonschemas.dialects import external_references
+from mcptally.jsonschemas.dialects import external_references, metaschema_errors
 from mcptally.jsonschemas.validators import (
     _validator_with_patterns,
     compile_validator,
@@ -176,6 +177,18 @@ def test_very_long_names_are_rejected_without_comparing_them(told: dict[str, Any
     to = "#a" if "$anchor" in told else to
     many = {f"d{n}": told | {key: to} for n in range(8000)}
     assert "may lead to over" in str(compile_validator(json.dumps({key: to, "$defs": many})))
+
+
+def test_jsonschema_examines_no_schema_longer_than_32_kib() -> None:
+    def padded(schema: dict[str, Any], length: int) -> dict[str, Any]:
+        return schema | {"title": "x" * (length - len(msgspec.json.encode(schema | {"title": ""})))}
+
+    faulty, dangling = {"minLength": -1, "type": "int"}, {"$ref": "#/no"}
+    for length, errors, usable in ((1 << 15, 2, True), ((1 << 15) + 1, 1, False)):
+        found = metaschema_errors(padded(faulty, length))
+        assert (len(found), "first error only" in str(found)) == (errors, not usable)
+        judge = compile_validator(json.dumps(padded(dangling, length), separators=(",", ":")))
+        assert isinstance(judge, str) is not usable
 
 
 def test_an_escaped_keyword_does_not_bypass_the_limit() -> None:

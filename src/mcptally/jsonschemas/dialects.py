@@ -18,6 +18,9 @@ LATEST: Final = "2020-12"
 MAX_CHARS: Final = 1 << 20
 """Maximum length of a schema's JSON text in characters; the longest recorded schema has 31,000."""
 
+MAX_CHARS_FOR_JSONSCHEMA: Final = 1 << 15
+"""Maximum length of a schema that jsonschema examines, which may take 25 µs per character."""
+
 MAX_DEPTH: Final = 100
 """Maximum nesting depth of a schema; the deepest recorded schema has 20 levels."""
 
@@ -101,15 +104,22 @@ def dialect_of(schema: Any) -> str:
 def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     """Validate a schema against its dialect's metaschema, and return the errors.
 
-    Each error is a JSON Pointer and a message.
+    Each error is a JSON Pointer and a message. If the schema is very long, only the first error is
+    returned.
 
     Raises:
         UnusableSchemaError: the dialect is unknown, or the schema is nested too deeply for
             jsonschema.
     """
     name = dialect_of(schema)
-    errors = [] if _is_schema(name, schema) else _faults(name, schema)
-    found = {(pointer(e.absolute_path), _meta_message(e)) for e in errors}
+    first = _first_fault(name, schema)
+    if first is None:
+        found = set()
+    elif is_too_long_for_jsonschema(schema):
+        limit = f"the schema is longer than {MAX_CHARS_FOR_JSONSCHEMA} characters"
+        return [(first[0], f"{first[1]} (first error only: {limit})")]
+    else:
+        found = {(pointer(e.absolute_path), _meta_message(e)) for e in _faults(name, schema)}
     found |= {
         (at, f"the pattern {p[:100]!r} is not a valid regular expression")
         for at, p in _bad_patterns(schema)
@@ -117,14 +127,25 @@ def metaschema_errors(schema: Any) -> list[tuple[str, str]]:
     return sorted(found)
 
 
-def _is_schema(name: str, schema: Any) -> bool:
-    """Return whether a schema is valid against its metaschema, according to the fast engine."""
+def is_too_long_for_jsonschema(schema: Any) -> bool:
+    """Return whether jsonschema could take too long to examine a schema."""
+    return len(msgspec.json.encode(schema)) > MAX_CHARS_FOR_JSONSCHEMA
+
+
+def _first_fault(name: str, schema: Any) -> tuple[str, str] | None:
+    """Return the JSON Pointer and message of the first error in a schema, or None if it is valid.
+
+    The fast engine validates the schema against its metaschema.
+    """
     if not isinstance(schema, dict):
-        return False
+        return "", "is not an object"
     try:
-        return jsonschema_rs.meta.is_valid(schema | {"$schema": _URIS[name]})
-    except (ValueError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError):
-        return False
+        jsonschema_rs.meta.validate(schema | {"$schema": _URIS[name]})
+    except jsonschema_rs.ValidationError as error:
+        return pointer(error.instance_path), error.message[:200]
+    except (ValueError, jsonschema_rs.ReferencingError) as error:
+        return "", f"{error}"[:200]
+    return None
 
 
 def _faults(name: str, schema: Any) -> list[Any]:

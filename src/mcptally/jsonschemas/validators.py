@@ -17,6 +17,7 @@ from mcptally.jsonschemas.dialects import (
     ENGINES,
     UnusableSchemaError,
     dialect_of,
+    is_too_long_for_jsonschema,
     nesting_depth,
     parse_schema,
 )
@@ -125,6 +126,8 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
 
 def _reference_judge(name: str, schema: Any) -> Validator | None:
     """Return a validator that uses jsonschema, or None if jsonschema cannot be used."""
+    if is_too_long_for_jsonschema(schema):
+        return None
     from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 
     find_errors = reference_engine.error_finder(name, schema)
