@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 
 import duckdb
 import pyarrow as pa
@@ -363,6 +364,20 @@ def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store)
     process.send_signal(signal.SIGINT)
     out, said = process.communicate(timeout=60)
     assert (process.returncode, out, said) == (130, "", "mcptally: interrupted\n")
+
+
+def test_ctrl_c_while_the_command_line_is_imported_prints_no_traceback(tmp_path):
+    (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    root = pathlib.Path(__file__).parents[2]
+    for file in ("pyproject.toml", ".recorder/pyproject.toml"):
+        script = tomllib.loads((root / file).read_text())["project"]["scripts"]["mcptally"]
+        module, _, function = script.partition(":")
+        code = f"from {module} import {function}; {function}()"
+        env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False
+        )
+        assert (done.returncode, done.stderr) == (130, "mcptally: interrupted\n")
 
 
 def test_ctrl_c_in_a_function_that_a_query_calls_is_recognised():

@@ -2,8 +2,13 @@
 
 import io
 import json
+import os
+import pty
 import re
+import select
 import shutil
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -55,6 +60,22 @@ def test_lines_of_stdin_answer_one_item_after_the_other(store, typed):
     assert "25 calls of this group, 89 % of the failed calls" in done.stdout
     assert "our verdict" in done.stdout
     assert "answers decide 93 % of the failed calls" in done.stderr
+
+
+def test_ctrl_c_while_a_reason_is_typed_stops_at_once(store):
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mcptally", "review", str(store)]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    said = b""
+    while b"why: " not in said:
+        if not select.select([ours], [], [], 0.1)[0]:
+            os.write(ours, b"w")  # keys that are pressed before they are read are discarded
+        else:
+            said += os.read(ours, 65536)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    os.close(ours)
 
 
 def test_a_line_that_is_no_answer_stops_before_later_lines_answer_other_calls(store, typed):

@@ -119,7 +119,7 @@ class _Lazy(click.Group):
             # with 1.
             _discard_stdout()
             ctx.exit(Exit.DONE)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             _exit_interrupted(ctx)
         except OSError as error:
             raise _os_error(error, arguments) from error

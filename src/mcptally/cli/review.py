@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -196,6 +197,8 @@ _ACTIONS = frozenset("catuno?szAwvq")
 
 def _keys() -> Iterator[tuple[str, str]]:
     """Yield each key that is pressed. The key `w` comes with the reason that is typed after it."""
+    # The signal handler of polars restarts interrupted system calls: Ctrl-C would not end a prompt.
+    signal.siginterrupt(signal.SIGINT, True)
     while True:
         key = click.getchar()
         if key in ("\x03", "\x04"):
