@@ -151,6 +151,27 @@ def test_a_stopped_writer_delays_nothing_until_the_queue_is_full_and_then_a_gap_
     assert assert_gaps_count_what_is_missing(found, 70) > 20
 
 
+@pytest.mark.parametrize("end", ["close()", "os.kill(os.getpid(), 9)"], ids=["closed", "killed"])
+def test_a_gap_counts_the_loss_if_the_writer_was_stopped_until_the_recorder_ended(tmp_path, end):
+    source = (
+        "wait(executed)\nstop_writer()\nframes(10, 60, 1 << 20)\n"
+        f"print(archive._pid, recording.lost, flush=True)\n{end}"
+    )
+    done = subprocess.run(
+        [*script(PRELUDE + source), str(tmp_path)],
+        stdout=subprocess.PIPE,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    writer, lost = map(int, done.stdout.split())
+    os.kill(writer, signal.SIGCONT)
+    assert eventually(lambda: not alive(writer))
+    found = events(tmp_path)
+    assert len(of(found, "message")) == 60 - lost
+    (gap,) = of(found, "gap")
+    assert gap["lost"] == lost + (end == "close()")
+
+
 def test_a_killed_writer_is_replaced_and_the_waiting_events_are_written(tmp_path):
     logged, found = run(
         tmp_path,

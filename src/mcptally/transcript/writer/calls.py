@@ -8,6 +8,9 @@ import msgspec
 from mcptally.transcript.writer.utf8 import all_to_utf8
 from mcptally.wire.framing import Piece, TruncatedFrame
 
+STALLED: Final = "the process that writes the recording was too slow"
+"""Why events are lost that did not fit into the queue."""
+
 
 class Call(NamedTuple):
     """A call to a recording's method.

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from mcptally.transcript.writer.archive import Archive
-from mcptally.transcript.writer.calls import Call, decode_call, frames_of
+from mcptally.transcript.writer.calls import STALLED, Call, decode_call, frames_of
 from mcptally.transcript.writer.clock import Clock
 from mcptally.transcript.writer.journal import Journal
 from mcptally.transcript.writer.progress import Opening
@@ -78,8 +78,13 @@ class Executor:
         self._execute_batch(batch)
 
     def release(self) -> None:
-        """Close the files without writing `close` events."""
-        for recording in self._recordings.values():
+        """Close the files without writing `close` events.
+
+        A `gap` counts the events that the recorder lost last.
+        """
+        for number, recording in self._recordings.items():
+            if lost := self._progress.lost(self._slots[number]):
+                recording.segments.count_lost(lost, STALLED)
             recording.release()
         self.archive.close()
 

@@ -119,6 +119,7 @@ class WriterProcess:
             slot=self._free_slots.pop() if self._free_slots else self._new_slot(),
             put=self._put,
             largest=self.journal.queue.largest,
+            save_lost=self.journal.progress.save_lost,
             on_closed=self._keep_closed,
             transport=transport,
             server=server,
@@ -305,7 +306,8 @@ class WriterProcess:
         while self._closed and self._closed[0][0] <= taken:
             recording = self._closed.popleft()[1]
             del self.recordings[recording.number]
-            if recording.slot < SLOTS:
+            # If the call of `close` was lost, the writer will read the slot when it ends.
+            if recording.slot < SLOTS and not recording.lost:
                 self._free_slots.append(recording.slot)
             self._lost += recording.lost
 

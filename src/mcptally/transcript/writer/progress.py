@@ -10,6 +10,8 @@ SLOTS: Final = 8192
 
 SLOT_BYTES: Final = 4096
 
+_LOST_AT: Final = 4
+_LOST_BYTES: Final = 4
 _HALF: Final = 512
 _OPENING_AT: Final = 8 + 2 * _HALF
 _LENGTH: Final = 2
@@ -63,8 +65,9 @@ _decode_opening: Final = msgspec.msgpack.Decoder(tuple[int, Opening]).decode
 class ProgressTable:
     """Stores one state per recording; if a process dies while saving, the previous state remains.
 
-    A slot consists of the number of the current half, two halves for the changing state, and the
-    opening. An unused slot contains zeros.
+    A slot consists of the number of the current half, the number of lost events, two halves for the
+    changing state, and the opening. An unused slot contains zeros. The recorder writes the number
+    of lost events, the writer everything else.
     """
 
     def __init__(self, memory: mmap.mmap, start: int, slots: int = SLOTS) -> None:
@@ -91,6 +94,19 @@ class ProgressTable:
         half = 0 if self._memory[at] == 2 else 1  # write the half that is not current
         self._put(at + 8 + half * _HALF, data)
         self._memory[at] = half + 1
+
+    def save_lost(self, slot: int, events: int) -> None:
+        """Save how many events of a recording did not fit into the queue and are not reported."""
+        if slot < self._slots:
+            at = self._at(slot) + _LOST_AT
+            self._memory[at : at + _LOST_BYTES] = events.to_bytes(_LOST_BYTES, "little")
+
+    def lost(self, slot: int) -> int:
+        """Return the number of events that `save_lost` saved last."""
+        if slot >= self._slots:
+            return 0
+        at = self._at(slot) + _LOST_AT
+        return int.from_bytes(self._memory[at : at + _LOST_BYTES], "little")
 
     def load(self, slots: int) -> list[SavedRecording]:
         """Return the recordings in the first `slots` slots.

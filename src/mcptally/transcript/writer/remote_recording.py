@@ -4,20 +4,19 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from mcptally.transcript.format import Dir
-from mcptally.transcript.writer.calls import encode_call
+from mcptally.transcript.writer.calls import STALLED, encode_call
 from mcptally.transcript.writer.clock import Clock, new_id
 from mcptally.transcript.writer.interface import ExchangeEvent
 from mcptally.wire.framing import Piece
-
-_STALLED: Final = "the process that writes the recording was too slow"
 
 
 class RemoteRecording:
     """A recording that the writer process writes; it has the methods of `recording.Recording`.
 
     `put` adds a record to the queue, given how many events it contains, and returns False if no
-    space became free in time; `largest` is the maximum size of a record. `on_closed` is called
-    after the recording's last call. `arguments` are the arguments of `Archive.prepare`.
+    space became free in time; `largest` is the maximum size of a record. `save_lost` saves, for a
+    slot, the number of events that are lost and not reported. `on_closed` is called after the
+    recording's last call. `arguments` are the arguments of `Archive.prepare`.
     """
 
     def __init__(
@@ -27,6 +26,7 @@ class RemoteRecording:
         slot: int,
         put: Callable[[Sequence[bytes], int], bool],
         largest: int,
+        save_lost: Callable[[int, int], None],
         on_closed: Callable[["RemoteRecording"], None],
         **arguments: Any,
     ) -> None:
@@ -43,6 +43,7 @@ class RemoteRecording:
         """Number of events that were not queued and not reported to the writer as lost."""
         self._put_record = put
         self._largest = largest
+        self._save_lost = save_lost
         self._on_closed = on_closed
         self._is_prepared = False
         self._is_closed = False
@@ -95,7 +96,7 @@ class RemoteRecording:
             and (not self.lost or self._hand_over_lost(now))
             and self._put_record(record, events)
         ):
-            self.lost += events
+            self._set_lost(self.lost + events)
 
     def _prepare(self) -> bool:
         now, arguments = self._clock.began_ns, self._arguments
@@ -104,9 +105,13 @@ class RemoteRecording:
         return self._is_prepared
 
     def _hand_over_lost(self, now: int) -> bool:
-        arguments = {"events": self.lost, "why": _STALLED}
+        arguments = {"events": self.lost, "why": STALLED}
         record = encode_call(self.number, now, "count_lost", self.lost, [], arguments)
         if not self._put_record(record, self.lost):
             return False
-        self.lost = 0
+        self._set_lost(0)
         return True
+
+    def _set_lost(self, events: int) -> None:
+        self.lost = events
+        self._save_lost(self.slot, events)
