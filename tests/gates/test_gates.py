@@ -21,8 +21,8 @@ from tests.analytics.built_stores import (
     sessions,
 )
 from tests.commands import run
-from tests.transcripts import c2s, event, opened, s2c, text, write
 from tests.transcripts import call as asked
+from tests.transcripts import event, exchange, opened, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -256,10 +256,8 @@ def test_an_invalid_file_of_gates_is_rejected_with_the_reason(tmp_path, content,
 def test_findings_are_counted_at_matching_servers_and_tools(tmp_path):
     paths = []
     for server in ("one", "two"):
-        events = [opened(server, server=server)]
-        for number in range(2):  # without a handshake
-            events.append(c2s(2 * number + 1, asked(number, f"{server}-{number}"), server))
-            events.append(s2c(2 * number + 2, text(number), server))
+        talk = [asked(0, f"{server}-0"), text(0), asked(1, f"{server}-1"), text(1)]
+        events = [opened(server, server=server), *exchange(*talk, recording=server)]
         paths.append(write(tmp_path / f"{server}.jsonl", events))
     mt.score(paths, out=tmp_path / "store")
     opened_store = mt.open_store(tmp_path / "store")
@@ -344,10 +342,9 @@ def test_junit_counts_undecided_results_as_skipped(store):
 def transcript(path, failing):
     events = []
     for number in range(12):
-        name = f"r{number}"
-        events += [opened(name), c2s(1, asked(1, "t"), name)]
         words = "TypeError: x is not a function" if number < failing else "fine"
-        events.append(s2c(2, text(1, words, isError=number < failing), name))
+        talk = asked(1, "t"), text(1, words, isError=number < failing)
+        events += [opened(f"r{number}"), *exchange(*talk, recording=f"r{number}")]
     return write(path, events)
 
 

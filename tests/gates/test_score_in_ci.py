@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import call, exchange, opened, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -59,11 +59,11 @@ def record(folder, *, fails):
     folder.mkdir()
     words = "TypeError: x is None @jo" if fails else "3 EUR"
     for n in range(12):
-        lines = [opened(f"r{n}", server="shop")]
-        for i in range(1, 5):
-            lines += [c2s(2 * i, call(i, "price"), f"r{n}")]
-            lines += [s2c(2 * i + 1, text(i, words, isError=fails), f"r{n}")]
-        write(folder / f"{n}.jsonl", lines)
+        talk = [
+            each for i in range(4) for each in (call(i, "price"), text(i, words, isError=fails))
+        ]
+        events = [opened(f"r{n}", server="shop"), *exchange(*talk, recording=f"r{n}")]
+        write(folder / f"{n}.jsonl", events)
 
 
 def test_a_failed_gate_fails_the_job_and_all_reports_say_so(ci, tmp_path):

@@ -95,6 +95,12 @@ def test_invalid_schemas_do_not_stop_a_run(tmp_path: Path, schema: Any):
     assert tools.height == 2
 
 
+def test_the_class_of_several_changes_is_the_worst():
+    new = changed("description", to="x")
+    new["inputSchema"]["required"] = ["a", "b"]
+    assert worst_class(diff_definitions(json.dumps(BASE), json.dumps(new))) == "breaking"
+
+
 def test_reordered_members_are_not_a_change():
     assert diff_definitions(json.dumps(BASE), json.dumps(dict(reversed(BASE.items())))) == []
 

@@ -1,12 +1,10 @@
 """Attacks on the HTTP recorder: resources per peer are limited, and other peers are unaffected."""
 
-import asyncio
 import contextlib
 import json
 import re
 import resource
 import socket
-import sys
 import tempfile
 import threading
 
@@ -27,8 +25,6 @@ from tests.record.http_rig import (
     sse_head,
 )
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
-from tests.record.test_http_process import Program
-from tests.record.test_stdio_transparent import peak_kb
 
 POST = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -408,70 +404,6 @@ def test_capacity_follows_the_limit_on_descriptors(monkeypatch):
     assert [value.clients for value in capacities] == sorted(value.clients for value in capacities)
     assert capacities[-1] == Capacity(capacity.MAX_CLIENTS, 512)
     assert capacities[2].clients >= 200
-
-
-async def run_simultaneous_clients(folder, size):
-    """Run `size` simultaneous clients twice; return the recorder's peak memory in KB."""
-    all_waiting = asyncio.Event()
-    waiting = 0
-    serving = []
-
-    async def serve(reader, writer):
-        nonlocal waiting
-        serving.append(asyncio.current_task())
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                await reader.readuntil(b"\r\n\r\n")
-                body = await reader.readexactly(len(CALL))
-                waiting += 1
-                if waiting % size == 0:
-                    all_waiting.set()
-                await all_waiting.wait()
-                writer.write(json_response(body))
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-    async def ask(port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        replies_of_client = []
-        for _ in range(2):
-            writer.write(POST + b"Content-Length: %d\r\n\r\n" % len(CALL) + CALL)
-            await reader.readuntil(b"\r\n\r\n")
-            replies_of_client.append(await reader.readexactly(len(CALL)))
-        writer.close()
-        await writer.wait_closed()
-        return replies_of_client
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, backlog=1024)
-    port = server.sockets[0].getsockname()[1]
-    with Program(folder, port, "--redact", "none") as program:
-        asking = asyncio.gather(*(ask(program.port) for _ in range(size)))
-        replies = await asyncio.wait_for(asking, 2 * TIMEOUT_SECONDS)
-        peak = peak_kb(program.process.pid)
-        assert program.end() == (0, "")
-    server.close()
-    await asyncio.gather(*serving)
-    assert replies == [[CALL] * 2] * size
-    return peak
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads memory from /proc")
-def test_a_thousand_simultaneous_connections_are_served_in_bounded_memory(tmp_path):
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2_200  # the test's sockets of all connections, and a few more
-    if before[1] != resource.RLIM_INFINITY and before[1] < wanted:
-        pytest.skip(f"no more than {before[1]} descriptors here")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, before[0]), before[1]))
-    try:
-        peak = asyncio.run(run_simultaneous_clients(tmp_path, 1_000))
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert peak < 200 * 1024
-    records = [json.loads(line) for path in tmp_path.iterdir()
-             for line in path.read_bytes().splitlines()]  # fmt: skip
-    assert len(of(records, "message", dir="s2c")) == 2_000
 
 
 # --- names and headers from peers -----------------------------------------------------------------

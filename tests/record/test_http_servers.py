@@ -40,12 +40,7 @@ async def steps(ctx: Context) -> str:
         await ctx.report_progress(step, 3)
     return "done"
 
-port, kind = int(sys.argv[1]), sys.argv[2]
-if kind == "sse":
-    server.run("sse", port=port)
-else:
-    server.run("streamable-http", port=port, stateless_http="stateless" in kind,
-               json_response="json" in kind)
+server.run("sse", port=int(sys.argv[1]))
 """
 
 CLIENT = """
@@ -53,15 +48,14 @@ import asyncio, json, sys
 from mcp.client import Client
 from mcp.client.sse import sse_client
 
-async def main(mode, *urls):
-    print(json.dumps([await results(url, mode) for url in urls]))
+async def main(*urls):
+    print(json.dumps([await results(url) for url in urls]))
 
-async def results(url, mode):
+async def results(url):
     steps = []
     async def progress(done, total, message):
         steps.append([done, total])
-    target = sse_client(url) if url.endswith("/sse") else url
-    async with Client(target, mode=mode) as client:
+    async with Client(sse_client(url), mode="legacy") as client:
         found = [sorted(tool.name for tool in (await client.list_tools()).tools)]
         for tool, arguments in [("echo", {"text": "h\\u2028\\u00e9"}), ("fail", {"text": "no"}),
                                 ("echo", {"text": "x" * 300_000}), ("echo", {})]:
@@ -134,26 +128,21 @@ def checked_recordings(out):
     return records
 
 
-@pytest.mark.parametrize(
-    ("kind", "mode", "transport"),
-    [("stateless json", "auto", "streamable_http"), ("sse", "legacy", "http_sse")],
-)
-def test_the_python_sdk_gets_the_same_results(tmp_path, kind, mode, transport):
+def test_the_python_sdk_gets_the_same_results_over_legacy_sse(tmp_path):
     port = free_port()
-    path = "/sse" if kind == "sse" else "/mcp"
     client = [sys.executable, "-c", CLIENT]
-    command = [sys.executable, "-c", SDK_SERVER, str(port), kind]
+    command = [sys.executable, "-c", SDK_SERVER, str(port)]
     with running(command, port), Program(tmp_path, port) as program:
-        urls = [f"http://127.0.0.1:{at}{path}" for at in (port, program.port)]
-        direct, recorded = json.loads(run([*client, mode, *urls]))
+        urls = [f"http://127.0.0.1:{at}/sse" for at in (port, program.port)]
+        direct, recorded = json.loads(run([*client, *urls]))
         program.end()
     assert recorded == direct
-    assert direct[-1] == ([] if "json" in kind else [[0, 3], [1, 3], [2, 3]])
+    assert direct[-1] == [[0, 3], [1, 3], [2, 3]]
     records = checked_recordings(tmp_path)
     calls = [e for own in records for e in of(own, "message", dir="c2s")
              if e["msg"].get("method") == "tools/call"]  # fmt: skip
     assert len(calls) == 25
-    assert [own[0]["transport"] for own in records] == [transport]
+    assert [own[0]["transport"] for own in records] == ["http_sse"]
 
 
 def outcomes(folder):

@@ -33,15 +33,6 @@ WORK = {
             ("no_such_tool", {}),
         ],
     ),
-    "git": (
-        [SERVERS / "bin" / "mcp-server-git"],
-        [
-            ("git_status", {"repo_path": "{folder}/repo"}),
-            ("git_log", {"repo_path": "{folder}/repo", "max_count": 3}),
-            ("git_status", {"repo_path": "{folder}/nothing"}),
-            ("git_show", {"repo_path": "{folder}/repo"}),
-        ],
-    ),
     "everything": (
         [NPM / "mcp-server-everything"],
         [
@@ -110,15 +101,8 @@ def folder(tmp_path):
     def fresh():
         work = tmp_path / "work"
         shutil.rmtree(work, ignore_errors=True)
-        (work / "repo").mkdir(parents=True)
+        work.mkdir()
         (work / "large.txt").write_text("line of text é\n" * 100_000)
-        git = ["git", "-C", str(work / "repo"), "-c", "user.name=t", "-c", "user.email=t@t"]
-        stamp = {"GIT_AUTHOR_DATE": "1700000000 +0000", "GIT_COMMITTER_DATE": "1700000000 +0000"}
-        for arguments in (
-            ["init", "-q", "-b", "main"],
-            ["commit", "-q", "--allow-empty", "-m", "x"],
-        ):
-            subprocess.run([*git, *arguments], check=True, env={**os.environ, **stamp})
         return work
 
     return fresh
@@ -207,7 +191,7 @@ def check_recording(traces, calls):
     ("client", "server"),
     [
         ("python", "filesystem"),
-        ("python, by handshake", "git"),
+        ("python, by handshake", "time"),
         ("typescript", "everything"),
     ],
 )

@@ -4,27 +4,16 @@ from pathlib import Path
 
 import mcptally as mt
 from mcptally.review.session import Session
-from tests.transcripts import c2s, call, opened, s2c, text, write
-
-
-def tool_list(description="Say it again"):
-    tool = {"name": "echo", "description": description, "inputSchema": {"type": "object"}}
-    return [
-        c2s(1, {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": "list", "result": {"tools": [tool]}}),
-    ]
+from tests.transcripts import call, exchange, opened, request, result, text, write
 
 
 def recording(name, results, *, server="demo", description="Say it again"):
     """Return a recording of calls to `echo`, with each result as (text, is_error)."""
-    events = [opened(name, server=server), *tool_list(description)]
+    tool = {"name": "echo", "description": description, "inputSchema": {"type": "object"}}
+    talk = [request("list", "tools/list"), result("list", tools=[tool])]
     for number, (words, is_error) in enumerate(results):
-        seq = 3 + 2 * number
-        events += [
-            c2s(seq, call(number, word=str(number))),
-            s2c(seq + 1, text(number, words, isError=is_error)),
-        ]
-    return [event | {"recording": name} for event in events]
+        talk += [call(number, word=str(number)), text(number, words, isError=is_error)]
+    return [opened(name, server=server), *exchange(*talk, recording=name)]
 
 
 def full(number):

@@ -19,7 +19,7 @@ import mcptally as mt
 from mcptally.evaluation import evaluate
 from mcptally.review import answers
 from tests.commands import run
-from tests.review.archives import OK, UNKNOWN_TOPIC, full, recording, scored, session
+from tests.review.archives import OK, full, recording, scored, session
 
 pytestmark = pytest.mark.slow
 
@@ -138,17 +138,13 @@ def test_a_program_is_a_reviewer_whose_answers_wait_for_agreement(store, tmp_pat
     [
         ("print('maybe')", "printed 'maybe'; expected one of caller", 1),
         ("sys.exit('out of tokens')", "ended with exit code 1: out of tokens", 1),
+        (None, "cannot be started", 2),
     ],
 )
 def test_a_program_that_gives_no_answer_stops_the_review(store, tmp_path, body, said, code):
-    done = run("review", store, "--with", program(tmp_path, body))
+    done = run("review", store, "--with", program(tmp_path, body) if body else "/nowhere/reader")
     assert (done.returncode, said in done.stderr) == (code, True)
     assert not file_of(store).answers
-
-
-def test_a_program_that_does_not_exist_is_a_mistake_of_the_caller(store):
-    done = run("review", store, "--with", "/nowhere/reader")
-    assert (done.returncode, "cannot be started" in done.stderr) == (2, True)
 
 
 def test_a_finished_sample_gives_rates_and_an_unfinished_one_none(store, typed):
@@ -216,17 +212,13 @@ def test_a_rule_is_proposed_tried_and_valid(store, typed, tmp_path):
     assert "25 calls would change to infrastructure" in text
     rules = tmp_path / "rules.toml"
     rules.write_text(text)
-    mt.score(store.parent / "traces", out=tmp_path / "store", rules=rules, reviews=empty(tmp_path))
+    none = tmp_path / "none.jsonl"
+    none.touch()
+    mt.score(store.parent / "traces", out=tmp_path / "store", rules=rules, reviews=none)
     found = mt.open_store(tmp_path / "store").sql(
         "SELECT count(*) FROM calls WHERE verdict = 'infrastructure' AND rule LIKE 'verdict.ours.%'"
     )
     assert found.fetchall() == [(25,)]
-
-
-def empty(folder):
-    path = folder / "none.jsonl"
-    path.touch()
-    return path
 
 
 def test_a_notebook_fills_a_table(store, tmp_path):
@@ -245,8 +237,3 @@ def test_an_archive_that_is_gone_needs_a_named_file(store, tmp_path):
     manifest.write_text(manifest.read_text().replace(str(store.parent / "traces"), "/gone"))
     done = run("review", tmp_path / "store")
     assert (done.returncode, "--reviews FILE" in done.stderr) == (2, True)
-
-
-def test_unknown_topics_are_reviewed_too(store):
-    texts = {item.error_text for item in session(mt.open_store(store)).next_items(9)}
-    assert UNKNOWN_TOPIC[0] in texts

@@ -23,6 +23,7 @@ from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.check import check
 from mcptally.wire.nesting import MAX_DEPTH, is_too_deep, is_value_too_deep, raised_recursion_limit
 from mcptally.wire.strict_json import strict_json_error
+from tests.commands import run
 from tests.transcripts import c2s, call, opened, write
 
 T = TypeVar("T")
@@ -191,12 +192,9 @@ def test_a_dry_run_answers_up_to_the_limit_and_refuses_beyond(
                 )
             )
             assert (words in answer.errors) == expected
-    inner = "[" * 600 + "]" * 600
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", "mcptally", "validate", str(by_command[1]), "--server", "demo",
-         "--tool", "echo", "--arguments", f'{{"a": {inner}}}'],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    deep = f'{{"a": {"[" * 600 + "]" * 600}}}'
+    words = ("--server", "demo", "--tool", "echo", "--arguments", deep)
+    done = run("validate", by_command[1], *words)
     assert (done.returncode, done.stderr) == (
         2, "mcptally: --arguments: nested deeper than 512 levels\n",
     )  # fmt: skip
