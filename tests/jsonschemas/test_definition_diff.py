@@ -66,20 +66,13 @@ def test_a_boolean_required_of_draft_3_requires_nothing():
 
 
 ODD = {
-    "a boolean required, as in draft 3": {
-        "properties": {"b": {"required": True, "properties": {}}}
-    },
+    "a boolean required, as in draft 3": {"properties": {"b": {"required": True}}},
     "required without names": {"properties": {}, "required": [["a"], {}, 5]},
     "required that is a number": {"properties": {}, "required": 5},
     "a type that is a number": {"type": 5},
     "types that are not names": {"type": [5, ["a"], None]},
     "a schema that is a number": 5,
-    "keywords of the wrong type": {
-        "properties": {"a": 5, "b": []},
-        "items": 5,
-        "enum": 5,
-        "$defs": 5,
-    },
+    "keywords of the wrong type": {"properties": {"a": 5}, "items": 5, "enum": 5, "$defs": 5},
 }
 
 

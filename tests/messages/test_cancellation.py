@@ -41,45 +41,21 @@ CASES = {
     "a time limit on a pipe": (notified(LIMIT), "timeout"),
     "a user's cancellation on a pipe": (notified(ESCAPE), "cancelled"),
     "a time limit that the server confirms": (notified(LIMIT, {"error": CANCELLED}), "timeout"),
-    "a cancellation that the server confirms": (
-        notified(ESCAPE, {"error": CANCELLED}),
-        "cancelled",
-    ),
-    "a cancellation that an older server confirms": (
-        notified(ESCAPE, {"error": OF_SDK_1}),
-        "cancelled",
-    ),
-    "a cancellation that the tool reports as its error": (
-        notified(ESCAPE, {"result": ABORTED}),
-        "cancelled",
-    ),
-    "a failure that came after the cancellation": (
-        notified(ESCAPE, {"error": FAILED}),
-        "protocol_error",
-    ),
-    "a result that came after the cancellation": (
-        notified(ESCAPE, {"result": {"content": []}}),
-        "ok",
-    ),
+    "a confirmed cancellation": (notified(ESCAPE, {"error": CANCELLED}), "cancelled"),
+    "one that an older server confirms": (notified(ESCAPE, {"error": OF_SDK_1}), "cancelled"),
+    "one that the tool reports as its error": (notified(ESCAPE, {"result": ABORTED}), "cancelled"),
+    "a failure that came later": (notified(ESCAPE, {"error": FAILED}), "protocol_error"),
+    "a result that came later": (notified(ESCAPE, {"result": {"content": []}}), "ok"),
     "an exchange that is closed at a time limit": (closed(2000), "timeout"),
     "an exchange that is closed 15 ms before a time limit": (closed(1985), "timeout"),
     "an exchange that is closed 45 ms after a time limit": (closed(2045), "timeout"),
     "an exchange that is closed before that": (closed(1984), "cancelled"),
     "an exchange that is closed after that": (closed(2046), "cancelled"),
-    "an exchange that is closed after 37 s, which is no usual time limit": (
-        closed(37_000),
-        "cancelled",
-    ),
+    "an exchange that is closed after 37 s, no usual limit": (closed(37_000), "cancelled"),
     "an exchange that is closed at once": (closed(5), "cancelled"),
     "an exchange that the server closes": (closed(2000, "server"), "no_response"),
-    "an exchange that the client closes after the status of a refusal": (
-        [refused(), *closed(5)],
-        "no_response",
-    ),
-    "an exchange that the client closes after the status of a success": (
-        [refused(200), *closed(5)],
-        "cancelled",
-    ),
+    "an exchange that is closed after a refusal": ([refused(), *closed(5)], "no_response"),
+    "an exchange that is closed after a success": ([refused(200), *closed(5)], "cancelled"),
 }
 
 

@@ -1,5 +1,6 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -144,43 +145,27 @@ def test_a_frame_over_the_size_cap_is_a_message_with_the_values_of_its_head(tmp_
     assert events.replies["is_error"].to_list() == ["true"]
 
 
+def texts(*words: object) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": each} for each in words]}
+
+
+def image(data: object) -> dict[str, Any]:
+    return {"content": [{"type": "image", "data": data, "mimeType": "image/png"}]}
+
+
 CONTENTS = {
     "absent": ({}, "absent", [], True, None),
     "null": ({"content": None}, "null", [], True, None),
     "empty": ({"content": []}, "array", [], True, None),
     "a string": ({"content": "hi"}, "other", [""], False, None),
-    "one text": ({"content": [{"type": "text", "text": "a"}]}, "array", ["text"], True, "a"),
-    "two texts": (
-        {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-        "array",
-        ["text", "text"],
-        True,
-        "a\nb",
-    ),
-    "text of another type": (
-        {"content": [{"type": "text", "text": 5}]},
-        "array",
-        ["text"],
-        False,
-        None,
-    ),
-    "null text": ({"content": [{"type": "text", "text": None}]}, "array", ["text"], False, None),
+    "one text": (texts("a"), "array", ["text"], True, "a"),
+    "two texts": (texts("a", "b"), "array", ["text", "text"], True, "a\nb"),
+    "text of another type": (texts(5), "array", ["text"], False, None),
+    "null text": (texts(None), "array", ["text"], False, None),
     "no type": ({"content": [{"text": "a"}]}, "array", [""], False, None),
     "a block that is a string": ({"content": ["a"]}, "array", [""], False, None),
-    "an image": (
-        {"content": [{"type": "image", "data": "xx", "mimeType": "image/png"}]},
-        "array",
-        ["image"],
-        True,
-        None,
-    ),
-    "data of another type": (
-        {"content": [{"type": "image", "data": 1}]},
-        "array",
-        ["image"],
-        False,
-        None,
-    ),
+    "an image": (image("xx"), "array", ["image"], True, None),
+    "data of another type": (image(1), "array", ["image"], False, None),
 }
 
 
@@ -193,11 +178,8 @@ def test_content_blocks_are_counted_and_unexpected_ones_marked(
 ):
     neighbours = [s2c(5, {"id": 9, "result": {"content": [7]}})] if odd_neighbour else []
     events = decoded(tmp_path, s2c(1, {"id": 1, "result": result}), *neighbours)
-    row = events.replies.row(0, named=True)
-    assert row["content_kind"] == kind
-    assert row["content_types"] == types
-    assert row["blocks_plain"] is plain
-    assert row["text"] == words
+    found = events.replies.select("content_kind", "content_types", "blocks_plain", "text").row(0)
+    assert found == (kind, types, plain, words)
 
 
 LONG_TEXTS = {

@@ -37,55 +37,47 @@ def asks(method: str, reply: dict[str, Any] | None, name: str = "t") -> list[tup
     return asked if reply is None else [*asked, ("s2c", reply)]
 
 
+def fetched(result: dict[str, Any]) -> list[tuple[str, Any]]:
+    return asks("result", {"result": result})
+
+
+def polled(task: dict[str, Any], name: str = "t") -> list[tuple[str, Any]]:
+    return asks("get", {"result": task}, name)
+
+
+def refused(method: str, message: str) -> list[tuple[str, Any]]:
+    return asks(method, {"error": {"code": -32602, "message": message}})
+
+
 def notifies(method: str, params: dict[str, Any]) -> list[tuple[str, Any]]:
     return [("s2c", {"method": method, "params": params})]
 
 
-def gives_up(reason: str) -> list[tuple[str, Any]]:
-    return [("c2s", {"method": "notifications/cancelled", "params": {"reason": reason}})]
+GIVEN_UP = ("c2s", {"method": "notifications/cancelled", "params": {"reason": "Request timed out"}})
+CANCELLED = asks("cancel", {"result": old("cancelled")})
+OTHER_TASK = new("completed", result=WORKED) | {"taskId": "u"}
 
-
-OK = ("ok", None, "fine")
+OK, ERROR = ("ok", None, "fine"), ("tool_error", *["count must be at least 1"] * 2)
+CRASHED, OPEN = ("protocol_error", "boom", None), ("task", None, None)
 ENDS: dict[str, tuple[int, list[tuple[str, Any]], tuple[str, str | None, str | None]]] = {
-    "a result that is fetched from a server of the draft": (
-        2024,
-        asks("result", {"result": WORKED}),
-        OK,
-    ),
-    "nothing that is recorded, from a server of the draft": (2024, [], ("task", None, None)),
-    "a result that is fetched": (2025, asks("result", {"result": WORKED}), OK),
-    "an error that is fetched as a result": (
-        2025,
-        asks("result", {"result": REFUSED}),
-        ("tool_error", "count must be at least 1", "count must be at least 1"),
-    ),
+    "a result that is fetched from a server of the draft": (2024, fetched(WORKED), OK),
+    "nothing that is recorded, from a server of the draft": (2024, [], OPEN),
+    "a result that is fetched": (2025, fetched(WORKED), OK),
+    "an error that is fetched as a result": (2025, fetched(REFUSED), ERROR),
     "an empty result of a task that failed": (
         2025,
-        [
-            *asks("get", {"result": old("failed", statusMessage="bad operand")}),
-            *asks("result", {"result": {"_meta": {}}}),
-        ],
+        [*polled(old("failed", statusMessage="bad operand")), *fetched({"_meta": {}})],
         ("tool_error", "bad operand", None),
     ),
-    "a JSON-RPC error that is fetched": (
-        2025,
-        asks("result", {"error": CRASH}),
-        ("protocol_error", "boom", None),
-    ),
+    "a JSON-RPC error that is fetched": (2025, asks("result", {"error": CRASH}), CRASHED),
     "a refusal of a request for the result of a task that failed is its error": (
         2025,
-        [
-            *asks("get", {"result": old("failed")}),
-            *asks("result", {"error": {"code": -32602, "message": "bad count"}}),
-        ],
+        [*polled(old("failed")), *refused("result", "bad count")],
         ("protocol_error", "bad count", None),
     ),
     "a status that is polled, where the result is not fetched": (
         2025,
-        [
-            *asks("get", {"result": old("working")}),
-            *asks("get", {"result": old("failed", statusMessage="no disk")}),
-        ],
+        [*polled(old("working")), *polled(old("failed", statusMessage="no disk"))],
         ("tool_error", "no disk", None),
     ),
     "a notification of its status": (
@@ -93,35 +85,24 @@ ENDS: dict[str, tuple[int, list[tuple[str, Any]], tuple[str, str | None, str | N
         notifies("notifications/tasks/status", old("completed")),
         ("ok", None, None),
     ),
-    "a cancellation": (
-        2025,
-        asks("cancel", {"result": old("cancelled")}),
-        ("cancelled", None, None),
-    ),
+    "a cancellation": (2025, CANCELLED, ("cancelled", None, None)),
     "a cancellation after which its result is asked for": (
         2025,
-        [*asks("cancel", {"result": old("cancelled")}), *asks("result", {"error": CRASH})],
+        [*CANCELLED, *asks("result", {"error": CRASH})],
         ("cancelled", None, None),
     ),
     "a cancellation that came too late": (
         2025,
-        [
-            *asks("cancel", {"error": {"code": -32602, "message": "already completed"}}),
-            *asks("result", {"result": WORKED}),
-        ],
+        [*refused("cancel", "already completed"), *fetched(WORKED)],
         OK,
     ),
-    "a result in its state": (2026, asks("get", {"result": new("completed", result=WORKED)}), OK),
+    "a result in its state": (2026, polled(new("completed", result=WORKED)), OK),
     "an error in the result of a completed task": (
         2026,
-        asks("get", {"result": new("completed", result=REFUSED)}),
-        ("tool_error", "count must be at least 1", "count must be at least 1"),
+        polled(new("completed", result=REFUSED)),
+        ERROR,
     ),
-    "an error in its state": (
-        2026,
-        asks("get", {"result": new("failed", error=CRASH)}),
-        ("protocol_error", "boom", None),
-    ),
+    "an error in its state": (2026, polled(new("failed", error=CRASH)), CRASHED),
     "a notification with its result": (
         2026,
         notifies("notifications/tasks", new("completed", result=WORKED)),
@@ -134,7 +115,7 @@ ENDS: dict[str, tuple[int, list[tuple[str, Any]], tuple[str, str | None, str | N
     ),
     "a client that no longer waits for the result": (
         2025,
-        [*asks("result", None), *gives_up("Request timed out")],
+        [*asks("result", None), GIVEN_UP],
         ("timeout", None, None),
     ),
     "a request for the result that is never answered": (
@@ -142,21 +123,9 @@ ENDS: dict[str, tuple[int, list[tuple[str, Any]], tuple[str, str | None, str | N
         asks("result", None),
         ("no_response", None, None),
     ),
-    "nothing that was recorded": (
-        2026,
-        asks("get", {"result": new("working")}),
-        ("task", None, None),
-    ),
-    "the end of another task": (
-        2026,
-        asks("get", {"result": {**new("completed", result=WORKED), "taskId": "u"}}, name="u"),
-        ("task", None, None),
-    ),
-    "a request that the server refuses, which tells nothing": (
-        2026,
-        asks("get", {"error": {"code": -32602, "message": "unknown task"}}),
-        ("task", None, None),
-    ),
+    "nothing that was recorded": (2026, polled(new("working")), OPEN),
+    "the end of another task": (2026, polled(OTHER_TASK, name="u"), OPEN),
+    "a request that the server refuses": (2026, refused("get", "unknown task"), OPEN),
 }
 
 
@@ -205,8 +174,8 @@ def test_a_task_ends_with(store: Path, name: str) -> None:
 REFUSED_POLL = {"error": {"code": -32603, "message": "out of memory"}}
 SEVERAL_POLLS = [
     *BEGIN[2025],
-    *asks("get", {"result": old("failed")}),
-    *asks("result", {"result": REFUSED}),
+    *polled(old("failed")),
+    *fetched(REFUSED),
     *asks("result", REFUSED_POLL, name="of another recording"),
 ]
 

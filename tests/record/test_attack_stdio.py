@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import threading
 
 import pytest
 from hypothesis import given
@@ -13,9 +12,7 @@ from mcptally.transcript.writer.segment import SEGMENT_NAME, segment_stem
 from tests.record.recorder_process import (
     TIMEOUT_SECONDS,
     RecordedServer,
-    events,
     eventually,
-    of,
     recorder,
     script,
     segments,
@@ -83,25 +80,3 @@ def test_endless_output_is_not_read_on_when_the_client_does_not_read(tmp_path):
         assert sizes[-1] < 3_000_000
         assert peak_kb(recorded_server.process.pid) < 100 * 1024
         recorded_server.process.kill()
-
-
-def test_an_endless_frame_takes_little_memory_and_is_recorded_as_too_large(tmp_path):
-    # The frame ends when the server ends.
-    size = 80 << 20
-    server = script(
-        "import os\nblock = b'[' * (1 << 20)\n"
-        f"for _ in range({size >> 20}):\n    view = memoryview(block)\n"
-        "    while view: view = view[os.write(1, view):]\n"
-        "os.read(0, 1)"
-    )
-    with RecordedServer(tmp_path, server, "--max-frame", "1M") as recorded_server:
-        got = []
-        reader = threading.Thread(target=lambda: got.append(len(recorded_server.read(size))))
-        reader.start()
-        reader.join()
-        peak = peak_kb(recorded_server.process.pid)
-        recorded_server.end()
-    assert got == [size]
-    assert peak < 80 * 1024
-    (raw,) = of(events(tmp_path), "raw")
-    assert (raw["why"], raw["bytes"]) == ("too_large", size)

@@ -203,11 +203,10 @@ def test_a_client_that_disconnects_during_its_request(tmp_path):
 
 def test_an_idle_connection_closed_by_the_server_is_closed_for_the_client(tmp_path):
     def script(conn):
-        conn.request()
-        conn.send(json_response(RESULT))
+        conn.send(json_response(conn.request()[1]))
 
     with proxied(tmp_path, script) as (rig, client):
-        assert client.call(CALL)[2] == RESULT
+        assert client.call(CALL)[2] == CALL
         assert client.rest() == b""
         rig.stop()
         assert len(of(rig.events(), "http", phase="end")) == 1
@@ -390,9 +389,10 @@ def secure(certificates, script):
     return wrapped
 
 
-def answer(conn):
-    conn.request()
-    conn.send(json_response(RESULT))
+def proxied_tls(folder, certificates, script):
+    """The same as `proxied`, for a server with one of our certificates."""
+    secured, ca_file = secure(certificates, script), certificates[1]
+    return proxied(folder, secured, scheme="https", host="localhost", ca_file=ca_file)
 
 
 def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificates):
@@ -408,13 +408,7 @@ def test_a_tls_server_with_a_custom_authority_is_supported(tmp_path, certificate
             conn.rest()
         gone.set()
 
-    with proxied(
-        tmp_path,
-        secure(certificates, script),
-        scheme="https",
-        host="localhost",
-        ca_file=certificates[1],
-    ) as (rig, client):
+    with proxied_tls(tmp_path, certificates, script) as (rig, client):
         assert client.call(large)[2] == large
         client.post(CALL)
         client.until(b"data: {}\n\n")
@@ -433,7 +427,7 @@ def test_if_the_first_address_of_a_name_fails_the_next_is_tried(
     real = socket.getaddrinfo
     with (
         ScriptedServer(Connection.rest) as silent,
-        ScriptedServer(secure(certificates, answer)) as server,
+        ScriptedServer(secure(certificates, answering(json_response(RESULT)))) as server,
     ):
         ports = [free_port() if first == "refuses" else silent.port, server.port]
         monkeypatch.setattr(
@@ -463,13 +457,7 @@ def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, 
         conn.sock.setblocking(True)
         conn.send(json_response(RESULT))
 
-    with proxied(
-        tmp_path,
-        secure(certificates, script),
-        scheme="https",
-        host="localhost",
-        ca_file=certificates[1],
-    ) as (rig, client):
+    with proxied_tls(tmp_path, certificates, script) as (rig, client):
         client.post(CALL)
         client.sock.shutdown(socket.SHUT_WR)
         rig.eventually(lambda records: of(records, "http", phase="end", closed_by="client"))
@@ -487,13 +475,7 @@ def test_a_client_disconnect_during_a_request_is_passed_to_a_tls_server(tmp_path
     def script(conn):
         got.append(conn.rest())
 
-    with proxied(
-        tmp_path,
-        secure(certificates, script),
-        scheme="https",
-        host="localhost",
-        ca_file=certificates[1],
-    ) as (rig, client):
+    with proxied_tls(tmp_path, certificates, script) as (rig, client):
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
         eventually(lambda: rig.server.connections)
         client.close()

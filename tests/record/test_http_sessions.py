@@ -6,6 +6,7 @@ from mcptally.record.http.sse_endpoint import EndpointFilter, origins, rewrite_u
 from tests.record.http_rig import (
     Rig,
     ScriptedServer,
+    answering,
     chunk,
     json_response,
     proxied,
@@ -182,20 +183,8 @@ def test_with_too_many_sessions_the_one_idle_for_longest_is_closed(tmp_path):
 
 
 def test_session_ids_and_credentials_are_not_written(tmp_path):
-    def script(conn):
-        conn.request()
-        conn.send(
-            json_response(
-                INITIALIZED,
-                "Mcp-Session-Id: sid-hush",
-                "Set-Cookie: c=hush",
-                "WWW-Authenticate: Basic realm=x",
-            )
-        )
-        conn.request()
-        conn.send(json_response(RESULT))
-        conn.rest()
-
+    private = "Mcp-Session-Id: sid-hush", "Set-Cookie: c=hush", "WWW-Authenticate: Basic realm=x"
+    script = answering(json_response(INITIALIZED, *private), json_response(RESULT))
     secrets = ["Authorization: Bearer hush", "Cookie: a=hush", "X-Api-Key: hush",
                "Proxy-Authorization: Basic hush"]  # fmt: skip
     with proxied(tmp_path, script) as (rig, client):

@@ -6,17 +6,13 @@ import pytest
 
 from mcptally.wire.framing import cap_frame
 from mcptally.wire.truncated import fields_of_truncated
+from tests.transcripts import request
 
 BIG = "x" * 200_000
 
 MESSAGES = {
     "a call": (
-        {
-            "jsonrpc": "2.0",
-            "id": 7,
-            "method": "tools/call",
-            "params": {"name": "t", "arguments": BIG},
-        },
+        request(7, "tools/call", name="t", arguments=BIG),
         {"id": 7, "method": "tools/call", "name": "t"},
     ),
     "a call whose arguments come first": (
