@@ -23,19 +23,23 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import mcptally
-from tests.benchmarks.archive import generate
+from tests.benchmarks.archive import SHAPES, generate
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
 PARSE: Final = """
-import sys, orjson
-for path in sys.argv[1:]:
+import os, sys, orjson
+paths = sorted(sys.argv[2:], key=os.path.getsize)
+other = os.fork() if sys.argv[1] == "2" else None
+for path in paths if other is None else paths[bool(other)::2]:
     with open(path, "rb") as file:
         for line in file:
             try:
                 orjson.loads(line)
             except orjson.JSONDecodeError:
                 pass
+if other:
+    os.waitpid(other, 0)
 """
 IMPORTS: Final = "import polars, pyarrow, duckdb, msgspec, jsonschema_rs, numpy"
 
@@ -102,6 +106,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ratios", description=__doc__)
     parser.add_argument("--archive", type=Path, help="plain transcripts, not generated ones")
     parser.add_argument("--size", type=float, default=250, help="MB to generate")
+    parser.add_argument("--shape", choices=SHAPES, default="traffic")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=RATIOS, default=list(RATIOS))
     options = parser.parse_args()
@@ -110,7 +115,7 @@ def main() -> None:
         archive = options.archive
         if archive is None and any(RATIOS[name].large for name in options.only):
             archive = Path(folder) / "archive"
-            generate(archive, size=int(options.size * 1e6))
+            generate(archive, size=int(options.size * 1e6), shape=options.shape)
         os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         found = _measure(Path(folder), archive, options.only, options.rounds)
     for name, value in found.items():
@@ -139,13 +144,14 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
         large = [*command, "score", str(archive), "--full", "-o", str(work / "large"), "--jobs"]
         cases |= {
             "small": [*fixed, str(work / "small"), "--jobs", "1"],
-            "parse": [python, "-c", PARSE, *files],
+            "parse": [python, "-c", PARSE, "1", *files],
+            "parse, two processes": [python, "-c", PARSE, "2", *files],
             "one core": [*large, "1"],
             "two cores": [*large, "2"],
             "large overview": [*command, str(archive)],
             "large report": [*cases["report"][:-3], str(work / "large"), *cases["report"][-2:]],
         }
-    large_cases = {"small", "parse", "one core", "two cores"}
+    large_cases = {"small", "parse", "parse, two processes", "one core", "two cores"}
     chosen = {
         name: case
         for name, case in cases.items()
@@ -172,6 +178,12 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
     if archive is not None:
         ratios["marginal"] = (cpu["one core"] - cpu["small"]) / cpu["parse"]
         ratios["two cores"] = cpu["two cores"] / cpu["one core"]
+        wall = {name: min(cost.wall for cost in some) for name, some in costs.items()}
+        ours, theirs = (
+            wall["one core"] / wall["two cores"],
+            wall["parse"] / wall["parse, two processes"],
+        )
+        print(f"\nTwo cores: score {ours:.2f} times as fast, orjson.loads {theirs:.2f}\n")
         if "large overview" in cpu:
             ratios["large overview"] = cpu["large overview"] / cpu["two cores"]
     return {name: ratios[name] for name in RATIOS if name in ratios and name in wanted}
