@@ -74,6 +74,15 @@ _RESULTS: Final[dict[str, type[types.Result]]] = {
     "prompts/list": types.ListPromptsResult,
 }
 """Maps each method to the type of its result."""
+Asked = Callable[[Any], tuple[str, Any]]
+_CALLED: Final[dict[str, tuple[type[types.RequestParams], Asked]]] = {
+    "tools/call": (types.CallToolRequestParams, lambda params: (params.name, params.arguments)),
+    "resources/read": (types.ReadResourceRequestParams, lambda params: (str(params.uri), None)),
+    "prompts/get": (types.GetPromptRequestParams, lambda params: (params.name, params.arguments)),
+    _COMPLETION: (types.CompleteRequestParams, lambda _: ("", None)),
+}
+"""Maps each method to the type of its parameters, and to a function that returns the name and the
+arguments in them."""
 _ADDED: Final = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 """Members that revision 2026-07-28 requires, but that recordings of earlier revisions lack.
 
@@ -401,19 +410,11 @@ def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
         _checked("tools/call", call.response, f"call {call.call_id}")
         return seconds(call), call.response
 
-    async def call_tool(ctx: Context, params: types.CallToolRequestParams) -> dict[str, Any]:
-        return await reply(ctx, "tools/call", params.name, params.arguments)
+    def caller(method: str, asked: Asked) -> Callable[[Context, Any], Any]:
+        async def called(ctx: Context, params: Any) -> dict[str, Any]:
+            return await reply(ctx, method, *asked(params))
 
-    async def read_resource(
-        ctx: Context, params: types.ReadResourceRequestParams
-    ) -> dict[str, Any]:
-        return await reply(ctx, "resources/read", str(params.uri), None)
-
-    async def get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> dict[str, Any]:
-        return await reply(ctx, "prompts/get", params.name, params.arguments)
-
-    async def complete(ctx: Context, _: types.CompleteRequestParams) -> dict[str, Any]:
-        return await reply(ctx, _COMPLETION, "", None)
+        return called
 
     def lister(method: str) -> Callable[[Context, Any], Any]:
         async def listed(_: Context, __: Any) -> dict[str, Any]:
@@ -422,15 +423,11 @@ def mock_server(recording: Recording, *, delays: bool = False) -> Server[Any]:
 
         return listed
 
-    parameters: dict[str, tuple[type[types.RequestParams], Callable[[Context, Any], Any]]] = {
-        "tools/call": (types.CallToolRequestParams, call_tool),
-        "resources/read": (types.ReadResourceRequestParams, read_resource),
-        "prompts/get": (types.GetPromptRequestParams, get_prompt),
-        _COMPLETION: (types.CompleteRequestParams, complete),
-        **{method: (types.PaginatedRequestParams, lister(method)) for method in _LISTED},
-    }
-    for method in sorted(methods.intersection(parameters)):
-        server.add_request_handler(method, *parameters[method])
+    for method, (params, asked) in _CALLED.items():
+        if method in methods:
+            server.add_request_handler(method, params, caller(method, asked))
+    for method in methods.intersection(_LISTED):
+        server.add_request_handler(method, types.PaginatedRequestParams, lister(method))
     if tools := recording.task_tools():
         server.extensions[EXTENSION] = {}
         server.middleware.append(Tasks(tools, reply_of_task))
