@@ -13,7 +13,6 @@ from mcptally.analytics.compare import OMITTED_CHANGES, Comparison, Side
 from mcptally.analytics.filters import BASE, parse_time
 from mcptally.analytics.store import Store, retry_if_replaced
 from mcptally.errors import UsageError
-from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
 from mcptally.output.html import charts
@@ -68,12 +67,11 @@ class Ranges:
         return {name: moment(value).replace(" ", "T") for name, value in self.given().items()}
 
 
-def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
+def page(answers: Answers, given: Mapping[str, str]) -> Page:
     """Return the page that compares two time ranges, or this store with the base store.
 
     Args:
         answers: the store's answers.
-        links: builds addresses.
         given: the times as text, named as in `Ranges`, or `at`, which splits the calls in two;
             without times, this store is compared with the base store, or, if there is none, the
             second half of its calls is compared with the first half.
@@ -81,7 +79,6 @@ def page(answers: Answers, links: Links, given: Mapping[str, str]) -> Page:
     Raises:
         UsageError: a string is not a time, or an end is not after its start.
     """
-    del links
     times = answers.light(_SPLIT).row(0, named=True)
     ranges = Ranges.of(given)
     if ranges is None and answers.base is None and times["middle"]:

@@ -57,8 +57,7 @@ def _table(answers: Answers, links: Links, request: Request) -> Page:
     return table.page(answers, links, view)
 
 
-def _to_table(answers: Answers, links: Links, request: Request) -> Response:
-    del answers
+def _to_table(_: Answers, links: Links, request: Request) -> Response:
     given = dict(request.query_params)
     return RedirectResponse(links.table(given.pop("source", "tool_scores"), **given), 303)
 
@@ -66,9 +65,8 @@ def _to_table(answers: Answers, links: Links, request: Request) -> Response:
 _DOWNLOADS: Final = {"csv": "text/csv", "parquet": "application/vnd.apache.parquet"}
 
 
-def _download(answers: Answers, links: Links, request: Request) -> Response:
+def _download(answers: Answers, _: Links, request: Request) -> Response:
     """Return up to `ROWS` rows of a view, with the columns shown on its page, as a file."""
-    del links
     kind = request.path_params["format"]
     if kind not in _DOWNLOADS:
         raise UsageError(f"there is no download as {kind!r}; there are: {', '.join(_DOWNLOADS)}")
@@ -85,17 +83,12 @@ def _search(answers: Answers, links: Links, request: Request) -> Page | Response
     text = request.query_params.get("q", "").strip()
     if (found := search.call_with_id(answers, text)) is not None:
         return RedirectResponse(links.call(found), 303)
-    return search.page(answers, links, text)
+    return search.page(answers, text)
 
 
 def _sql(answers: Answers, links: Links, request: Request) -> Page:
     query = request.query_params.get("query", "").strip()
     return table.sql_page(links, query, lambda: answers.sql(query))
-
-
-def _questions(answers: Answers, links: Links, request: Request) -> Page:
-    del answers, links, request
-    return table.index_page()
 
 
 def _server(answers: Answers, links: Links, request: Request) -> Page:
@@ -118,8 +111,8 @@ def _call(answers: Answers, links: Links, request: Request) -> Page:
     return call.page(answers, links, request.path_params["call"])
 
 
-def _compare(answers: Answers, links: Links, request: Request) -> Page:
-    return comparison.page(answers, links, request.query_params)
+def _compare(answers: Answers, _: Links, request: Request) -> Page:
+    return comparison.page(answers, request.query_params)
 
 
 PAGES: Final[dict[str, Handler]] = {
@@ -128,7 +121,7 @@ PAGES: Final[dict[str, Handler]] = {
     "group": _group,
     "call/{call}": _call,
     "session": _session,
-    "questions": _questions,
+    "questions": lambda *_: table.index_page(),
     "table": _to_table,
     "table/{source}": _table,
     "download/{format}/{source}": _download,
@@ -142,12 +135,10 @@ PAGES: Final[dict[str, Handler]] = {
 def _review(reviews: Reviews) -> dict[str, Handler]:
     """Return the handlers for the pages of the review."""
 
-    def first(answers: Answers, links: Links, request: Request) -> Page:
-        del answers, links
+    def first(_: Answers, __: Links, request: Request) -> Page:
         return review.page(reviews, Chosen.of(request.query_params))
 
-    def following(answers: Answers, links: Links, request: Request) -> Response:
-        del answers
+    def following(_: Answers, links: Links, request: Request) -> Response:
         address = reviews.following(links, Chosen.of(request.query_params))
         return RedirectResponse(address, 303)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import difflib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Section
 from mcptally.output.html import charts, problems
 from mcptally.output.html.headings import onsets
-from mcptally.output.html.text import shown_lines
+from mcptally.output.html.text import indented, shown_lines
 from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
@@ -145,22 +144,6 @@ def definition_text(row: Mapping[str, Any]) -> str:
     return shown_lines("\n".join(parts).strip(), _LONGEST)
 
 
-def indented(text: str) -> str:
-    """Return JSON text indented; return other text unchanged."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
-
-
 def names(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
     """Return a column's distinct non-null values, in order."""
     return list(dict.fromkeys(row[column] for row in rows if row[column] is not None))
-
-
-def sorted_members(text: str) -> str:
-    """Return JSON text with sorted members; return other text unchanged."""
-    try:
-        return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text

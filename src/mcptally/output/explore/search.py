@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
 from mcptally.output.html.text import shown
@@ -50,9 +49,8 @@ def call_with_id(answers: Answers, text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def page(answers: Answers, links: Links, text: str) -> Page:
+def page(answers: Answers, text: str) -> Page:
     """Return the page with the results of a search."""
-    del links
     queries: Mapping[str, tuple[str, str]] = {
         "names": ("Servers and tools", _NAMES),
         "errors": ("Errors", _ERRORS),

@@ -53,7 +53,7 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
         name(server),
         about="server",
         crumbs=[("Servers", f"{links.root}#servers")],
-        head={"row": row, "server": server, "range": _range(row)},
+        head={"row": row, "server": server, "range": success_range(row)},
         sections=[
             parts.reviewed(answers, server),
             Section("first", "What to do first", lambda: _first(answers, server)),
@@ -72,7 +72,8 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
     )
 
 
-def _range(row: dict[str, Any] | None) -> charts.Range | None:
+def success_range(row: dict[str, Any] | None) -> charts.Range | None:
+    """Return the x coordinates of the success rate in a row of scores; None without a rate."""
     if row is None:
         return None
     return charts.rate_range(row["success_rate_low"], row["success_rate"], row["success_rate_high"])
@@ -128,7 +129,9 @@ def _tools(answers: Answers, server: str | None) -> list[dict[str, Any]] | None:
         row["tool"]: row["call_id"]
         for row in parts.about(answers.ask("latency"), server).to_dicts()
     }
-    return [row | {"range": _range(row), "slowest": slow.get(row["tool"])} for row in rows] or None
+    return [
+        row | {"range": success_range(row), "slowest": slow.get(row["tool"])} for row in rows
+    ] or None
 
 
 def _errors(answers: Answers, server: str | None) -> dict[str, Any] | None:

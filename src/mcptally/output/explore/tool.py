@@ -9,7 +9,7 @@ from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
 from mcptally.output.html import charts
-from mcptally.output.html.text import name
+from mcptally.output.html.text import indented, name
 
 _OF_TOOL: Final = f"server IS NOT DISTINCT FROM ? AND tool = ? AND {parts.TOOL_CALLS}"
 _OUTCOMES: Final = f"""
@@ -64,10 +64,7 @@ def page(answers: Answers, links: Links, of_server: str | None, tool: str | None
             "row": row,
             "server": of_server,
             "tool": tool,
-            "range": row
-            and charts.rate_range(
-                row["success_rate_low"], row["success_rate"], row["success_rate_high"]
-            ),
+            "range": server.success_range(row),
         },
         sections=[
             parts.reviewed(answers, of_server, tool),
@@ -136,11 +133,11 @@ def _definition(answers: Answers, of_server: str | None, tool: str | None) -> di
     if not latest:
         return None
     row = latest[0]
-    schema = parts.indented(row["input_schema"] or "")
     proposals = _of("schema_advice", answers, of_server, tool).to_dicts()
     for proposal in proposals:
-        new = parts.indented(proposal["new_schema"])
-        proposal["lines"] = parts.difference(_ordered(schema), _ordered(new))
+        # Sort the members, so that the comparison shows only real changes.
+        schemas = (row["input_schema"] or "", proposal["new_schema"])
+        proposal["lines"] = parts.difference(*(indented(each, sort_keys=True) for each in schemas))
     smells = _of("definition_advice", answers, of_server, tool).head(MOST).to_dicts()
     return {
         "row": row,
@@ -148,8 +145,3 @@ def _definition(answers: Answers, of_server: str | None, tool: str | None) -> di
         "proposals": proposals,
         "smells": smells,
     }
-
-
-def _ordered(schema: str) -> str:
-    """Sort the members in a JSON text, so that a comparison shows only real changes."""
-    return parts.indented(parts.sorted_members(schema))

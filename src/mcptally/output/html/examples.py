@@ -8,7 +8,6 @@ page shows it once.
 
 import dataclasses
 import html
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from markupsafe import Markup
 from mcptally.analytics import explain, explanation
 from mcptally.analytics.explanation import Explanation
 from mcptally.analytics.store import Store
-from mcptally.output.html.text import duration, name, shown, shown_lines
+from mcptally.output.html.text import duration, indented, name, shown, shown_lines
 from mcptally.plural import count
 from mcptally.tables.values import cell
 
@@ -230,19 +229,10 @@ def _payload(
     owner = owners.get(part) if part is not None and len(part) > FOLDED else None
     if owner not in (None, row["call_id"]):
         return Payload(title, None, folded=False, same_as=owner, of_frame=of_frame)
-    shown_text = _content(_indented(text), MAX_PAYLOAD) or Markup()
+    whole = indented(text) if len(text) <= MAX_INDENTED else text
+    shown_text = _content(whole, MAX_PAYLOAD) or Markup()
     folded = len(shown_text) > FOLDED or shown_text.count("\n") > _FOLDED_LINES
     return Payload(title, shown_text, folded=folded, same_as=None, of_frame=of_frame)
-
-
-def _indented(text: str) -> str:
-    """Return JSON text indented; return text that is too long or not JSON unchanged."""
-    if len(text) > MAX_INDENTED:
-        return text
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return text
 
 
 def _content(text: str | None, limit: int) -> Markup | None:
