@@ -1,13 +1,18 @@
-"""Declares the interface that the recorder uses; archive.py and process.py implement it."""
+"""Declares what the recorder shares with both archives: archive.py and process.py."""
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from mcptally.transcript.format import Dir, Transport
-from mcptally.transcript.writer.limits import Limits
+from mcptally.transcript.format import Dir
 from mcptally.transcript.writer.log import log_to_stderr
 from mcptally.wire.framing import Piece
+
+if TYPE_CHECKING:
+    from mcptally.transcript.writer.archive import Archive
+    from mcptally.transcript.writer.process import WriterProcess
+    from mcptally.transcript.writer.recording import Recording
+    from mcptally.transcript.writer.remote_recording import RemoteRecording
 
 WAKE_MS: Final = 50
 """Minimum milliseconds between wake-ups of the writer, because each wake-up costs as much as
@@ -29,68 +34,11 @@ ExchangeEvent = bytes | FrameEvent
 """A frame, or the fields of an `http` event as JSON (from `event_line.http_event`)."""
 
 
-class RecordingWriter(Protocol):
-    """Writes the events of one recording; see recording.py."""
+RecordingWriter: TypeAlias = "Recording | RemoteRecording"
+"""Writes the events of one recording, in this process or through the writer process."""
 
-    def begin(self) -> None:
-        """Create the file now, not with the first event."""
-
-    def frames(
-        self,
-        pieces: Sequence[Piece],
-        *,
-        dir: Dir,  # noqa: A002
-        **fields: Any,
-    ) -> None:
-        """Record frames read from a pipe."""
-
-    def stderr(self, lines: Sequence[bytes]) -> None:
-        """Record lines of stderr."""
-
-    def events(self, events: Sequence[ExchangeEvent]) -> None:
-        """Record events of an HTTP exchange in order."""
-
-    def close(
-        self, *, reason: str, exit_code: int | None = None, signal: int | None = None, **fields: Any
-    ) -> None:
-        """End the recording."""
-
-
-class ArchiveWriter(Protocol):
-    """Writes recordings into one folder; see archive.py."""
-
-    @property
-    def folder(self) -> str:
-        """The folder that contains the recordings."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits on file sizes, age and delays."""
-
-    def log(self, message: str, /) -> None:
-        """Print a message for the user of the recorder."""
-
-    def prepare(
-        self,
-        *,
-        transport: Transport,
-        server: str | None = None,
-        command: Sequence[str] | None = None,
-        url: str | None = None,
-    ) -> RecordingWriter:
-        """Return a recording without a file yet."""
-
-    def wake(self) -> None:
-        """Ensure that the recorded events are written soon."""
-
-    def wait_until_written(self) -> None:
-        """Wait until the recorded events are in the files; give up if the disk is too slow."""
-
-    def watch(self, watch: WatchFunction) -> None:
-        """Register the descriptors to which the archive must react with an event loop."""
-
-    def close(self) -> None:
-        """Close the archive; all recordings must be closed already."""
+ArchiveWriter: TypeAlias = "Archive | WriterProcess"
+"""Writes recordings into one folder, in this process or in another one."""
 
 
 def close_not_started(recording: RecordingWriter, why: str) -> int:
