@@ -4,12 +4,12 @@ expected value comes from Node 20.
 
 import math
 
-import polars as pl
 import pytest
 
 from mcptally.seeds import javascript
-from mcptally.seeds.inspector import factors, inspector
+from mcptally.seeds.inspector import inspector
 from mcptally.wire.nesting import MAX_DEPTH, raised_recursion_limit
+from tests.seeds.cases import decided
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,13 @@ def test_a_number_of_any_length_and_any_nesting_up_to_the_limit_is_written():
         javascript.parse(f"[{deep}]")
 
 
-@pytest.mark.parametrize("value", [[], {}, "0", "false", 1, -1, math.inf, True])
-def test_truthy_values(value):
-    assert javascript.truthy(value)
+TRUTHY = ([], {}, "0", "false", 1, -1, math.inf, True)
+FALSY = (None, False, 0, -0.0, "", math.nan, javascript.MISSING)
 
 
-@pytest.mark.parametrize("value", [None, False, 0, -0.0, "", math.nan, javascript.MISSING])
-def test_falsy_values(value):
-    assert not javascript.truthy(value)
+@pytest.mark.parametrize("value", [*TRUTHY, *FALSY], ids=repr)
+def test_a_value_is_truthy_as_in_javascript(value):
+    assert javascript.truthy(value) == any(value is each for each in TRUTHY)
 
 
 @pytest.mark.parametrize(
@@ -123,32 +122,17 @@ def test_python_and_polars_read_text_as_javascript_does(text, held, why):
     decision = inspector.decide(text.lower(), "frobnicate")
     names = ("business_pattern", "http_status", "structured_error", "validates_test_data")
     assert {name for name in names if getattr(decision, name)} == held, why
-    asked = pl.DataFrame(
-        {"text": [text], "tool": ["frobnicate"], "arguments": [None], "error_code": [None],
-         "rpc": [False]},
-        schema_overrides={"arguments": pl.String, "error_code": pl.Int64},
-    )  # fmt: skip
-    row = factors.decisions(asked).row(0, named=True)
+    row = decided(text)
     assert {name for name in names if row[f"inspector_factor_{name}"]} == held, why
 
 
 @pytest.mark.parametrize("tool", ["\u212aeep_o\u212apen", "LİST", "lo\u0041d", "\uff4coad"])
 def test_tool_names_are_lowercased_alike(tool):
-    asked = pl.DataFrame(
-        {"text": ["x"], "tool": [tool], "arguments": [None], "error_code": [None], "rpc": [False]},
-        schema_overrides={"arguments": pl.String, "error_code": pl.Int64},
-    )
-    row = factors.decisions(asked).row(0, named=True)
-    reference = inspector.decide("x", tool)
-    assert row["inspector_factor_validation_expected"] == reference.validation_expected
+    expected = inspector.decide("x", tool).validation_expected
+    assert decided("x", tool)["inspector_factor_validation_expected"] == expected
 
 
 def test_five_ninths_are_five_ninths_in_columns_too():
     text = "404 not found, error type: x, invalid test"
-    reference = inspector.decide(text, "frobnicate")
-    asked = pl.DataFrame(
-        {"text": [text], "tool": ["x"], "arguments": [None], "error_code": [None], "rpc": [False]},
-        schema_overrides={"arguments": pl.String, "error_code": pl.Int64},
-    )
-    assert reference.confidence == 5 / 9
-    assert factors.decisions(asked)["inspector_business_confidence"][0] == 5 / 9
+    assert inspector.decide(text, "frobnicate").confidence == 5 / 9
+    assert decided(text, "x")["inspector_business_confidence"] == 5 / 9

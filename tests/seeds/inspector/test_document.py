@@ -187,8 +187,3 @@ def test_a_validation_expected_tool_counts_beside_any_other_factor_and_not_alone
     assert (quiet.validation_expected, quiet.confidence) == (True, 0.0)
     spoken = document.decide("HTTP 500", "get_user", {})
     assert spoken.confidence == 3 / 6
-
-
-def test_a_call_without_an_answer_is_broken():
-    result = document.unanswered()
-    assert (result.classification, result.confidence, result.is_valid) == ("broken", 0, False)

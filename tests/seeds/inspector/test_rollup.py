@@ -4,6 +4,7 @@ import json
 import math
 from typing import get_args
 
+import msgspec
 import polars as pl
 import pytest
 from hypothesis import Phase, given, settings
@@ -11,29 +12,9 @@ from hypothesis import strategies as st
 
 from mcptally.seeds.inspector import document, inspector
 from mcptally.seeds.inspector.model import SCENARIOS, Classification, ScenarioResult
+from mcptally.tables.seed_scores import SeedScores
 from tests.seeds.cases import lines
 from tests.seeds.inspector import rollup
-
-RESULTS = {
-    "server": pl.String,
-    "tool": pl.String,
-    "recording": pl.String,
-    "session": pl.String,
-    "requested_at": pl.Datetime("us", "UTC"),
-    "seq": pl.Int64,
-    "index": pl.UInt32,
-    "planned_scenario": pl.String,
-    "inspector_executed": pl.Boolean,
-    "inspector_is_valid": pl.Boolean,
-    "inspector_classification": pl.String,
-    "inspector_confidence": pl.Float64,
-    "inspector_evidence": pl.List(pl.String),
-    "seed_executed": pl.Boolean,
-    "seed_is_valid": pl.Boolean,
-    "seed_classification": pl.String,
-    "seed_confidence": pl.Float64,
-    "is_validation_error": pl.Boolean,
-}
 
 
 def summed(tools):
@@ -53,42 +34,26 @@ def summed(tools):
         missing = {"server": tool, "tool": tool, "seq": 10**6, "planned_scenario": "edge_case"}
         missing |= {"seed_executed": False, "inspector_executed": False}
         rows += [missing] * (planned - len(results))
-    frame = pl.DataFrame([{k: r.get(k) for k in RESULTS} for r in rows], schema=RESULTS)
-    found = rollup.rollup_of_results(frame)
-    return {row["tool"]: row for row in found.iter_rows(named=True)}
-
-
-def results_of(case):
-    return [
-        ScenarioResult(
-            each["classification"],
-            each["confidence"],
-            each["isValid"],
-            each["category"],
-            each["executed"],
-            tuple(each["evidence"]),
-        )
-        for each in case["scenarios"]
-    ]
-
-
-def cases(name):
-    return [json.loads(line) for line in lines(name)]
+    return {row["tool"]: row for row in rollup.rollup_of_results(rows).iter_rows(named=True)}
 
 
 def test_the_sql_gives_the_programs_status_and_confidence_on_every_case():
-    known = {c["id"]: c for c in cases("scenario-status") if c["scenarios"]}
-    rows = summed({n: (results_of(c), c["totalScenarios"]) for n, c in known.items()})
-    wrong = [
-        name
-        for name, case in known.items()
-        for oracle in [case["oracle"]]
-        if rows[name]["inspector_scenario_status"] != oracle["overallStatus"]
-        or rows[name]["inspector_scenario_confidence"] != oracle["confidence"]
-        or rows[name]["inspector_passed"] != oracle["counts"]["passed"]
-        or rows[name]["inspector_executed"] != oracle["counts"]["executed"]
-    ]
+    known = {case["id"]: case for case in map(json.loads, lines("scenario-status"))}
+    results = {n: msgspec.convert(c["scenarios"], list[ScenarioResult]) for n, c in known.items()}
+    tools = {n: (found, known[n]["totalScenarios"]) for n, found in results.items() if found}
+    wrong = []
+    for name, row in summed(tools).items():
+        counts = {each: row[f"inspector_{each}"] for each in ("executed", "passed")}
+        status, confidence = row["inspector_scenario_status"], row["inspector_scenario_confidence"]
+        oracle = known[name]["oracle"]
+        if (status, confidence, oracle["counts"] | counts) != (
+            oracle["overallStatus"],
+            oracle["confidence"],
+            oracle["counts"],
+        ):
+            wrong.append(name)
     assert wrong == []
+    assert len(tools) > 100
 
 
 RESULT = st.builds(
@@ -136,23 +101,9 @@ def test_the_sql_agrees_with_both_interpretations(drawn):
 
 
 def calls(rows):
-    names = {
-        "call_id": pl.String, "server": pl.String, "tool": pl.String, "dir": pl.String,
-        "recording": pl.String, "session": pl.String, "seq": pl.Int64, "index": pl.UInt32,
-        "scenario": pl.String,
-        "requested_at": pl.Datetime("us", "UTC"),
-        "seed_classification": pl.String, "seed_confidence": pl.Float64,
-        "seed_is_valid": pl.Boolean, "seed_is_error": pl.Boolean,
-        "seed_is_business_error": pl.Boolean,
-        "inspector_classification": pl.String, "inspector_confidence": pl.Float64,
-        "inspector_is_valid": pl.Boolean, "inspector_evidence": pl.List(pl.String),
-        "inspector_error": pl.String,
-    }  # fmt: skip
-    filled = [
-        dict.fromkeys(names) | {"server": "s", "tool": "t", "dir": "c2s", "seq": i} | row
-        for i, row in enumerate(rows)
-    ]
-    return pl.DataFrame(filled, schema=names)
+    about = {"server": "s", "tool": "t", "dir": "c2s"}
+    filled = [about | {"seq": place} | row for place, row in enumerate(rows)]
+    return pl.DataFrame(filled, schema=SeedScores.schema())
 
 
 GOOD = {

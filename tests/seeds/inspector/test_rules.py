@@ -1,6 +1,5 @@
 """Every rule of the seed score agrees with its examples."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -11,22 +10,20 @@ from mcptally.seeds.inspector.rows import FILES, rule_rows
 from tests.seeds.inspector import rollup
 from tests.seeds.inspector.test_columns import one
 
-TEXT_PARTS = {
-    "mcp_code",
-    "mcp_code_named",
-    "pattern",
-    "http_status",
-    "structured_what",
-    "structured_kind",
-    "structured_mark",
-    "test_word",
-    "test_complaint",
-    "test_value",
-    "test_shape",
-    "strong",
-    "high_confidence",
-    "tool_keyword",
+SHOWN = {
+    "mcp_code": ("code: {}", "mcp_code"),
+    "mcp_code_named": ("code: {}", "mcp_code"),
+    "pattern": ("Xx{}xX", "business_pattern"),
+    "http_status": ("Xx{}xX", "http_status"),
+    "structured_what": ("Xx{}xX type :", "structured_error"),
+    "structured_kind": ("Xx{}xX error :", "structured_error"),
+    "structured_mark": ("Xx{}xX error code", "structured_error"),
+    "test_word": ("Xx{}xX invalid", "validates_test_data"),
+    "test_complaint": ("demo Xx{}xX", "validates_test_data"),
+    "test_value": ("Xx{}xX", "validates_test_data"),
 }
+"""Part → a text with an entry `{}` of its list, and the factor for which the entry counts."""
+TEXT_PARTS = {*SHOWN, "test_shape", "strong", "high_confidence", "tool_keyword"}
 LETTERS = {
     "h": ("fully_working", 100, True, "happy_path"),
     "b": ("fully_working", 100, True, "happy_path"),
@@ -113,54 +110,19 @@ def test_a_row_fires_and_stays_silent_on_its_own_examples(interpretation, row):
     assert [e for e in row.silent if holds(interpretation, row, e)] == []
 
 
-MEMBERS = [
-    (interpretation, row, member)
-    for interpretation, row in ROWS
-    if row.part in TEXT_PARTS
-    for member in row.members
-]
-
-
 def test_every_list_entry_counts_for_its_factor_in_any_case_and_any_place():
-    for interpretation, row, member in MEMBERS:
-        check_entry(interpretation, row, member)
-
-
-def check_entry(interpretation, row, member):
-    text, tool = f"Xx{member.upper()}xX", "frobnicate"
-    if row.part == "tool_keyword":
-        decision = decide(interpretation, {"text": "quiet", "tool": f"X{member.upper()}X"})
-        assert decision.validation_expected
-        return
-    if row.part in ("mcp_code", "mcp_code_named"):
-        decision = decide(interpretation, {"text": f"code: {member}", "tool": tool})
-        assert decision.is_business_error
-        assert decision.mcp_code
-        return
-    decision = decide(interpretation, {"text": text, "tool": tool})
-    if row.part == "pattern":
-        assert decision.business_pattern
-    elif row.part == "http_status":
-        assert decision.http_status
-    elif row.part in ("strong", "high_confidence"):
-        beside = decide(interpretation, {"text": f"duplicate {text}", "tool": tool})
-        assert beside.threshold == row.threshold
-    elif row.part.startswith("structured_"):
-        whole = decide(interpretation, {"text": f"error code: {text}", "tool": tool})
-        assert whole.structured_error
-        parts = {"what": ("type", ":"), "kind": ("error", ":"), "mark": ("error", "code")}
-        part = parts[row.part.removeprefix("structured_")]
-        joined = " ".join(part)
-        assert decide(interpretation, {"text": f"{member} {joined}", "tool": tool}).structured_error
-        assert not decide(interpretation, {"text": joined, "tool": tool}).structured_error
-    elif row.part == "test_word":
-        assert decide(interpretation, {"text": f"{text} invalid", "tool": tool}).validates_test_data
-        assert not decide(interpretation, {"text": "invalid", "tool": tool}).validates_test_data
-    elif row.part == "test_complaint":
-        assert decide(interpretation, {"text": f"demo {text}", "tool": tool}).validates_test_data
-    else:
-        assert row.part == "test_value"
-        assert decision.validates_test_data
+    entries = [(rules, row, each.upper()) for rules, row in ROWS for each in row.members]
+    for rules, row, member in entries:
+        if row.part in ("strong", "high_confidence"):
+            found = decide(rules, {"text": f"duplicate Xx{member}xX", "tool": "frobnicate"})
+            assert found.threshold == row.threshold
+        elif row.part == "tool_keyword":
+            assert decide(rules, {"text": "quiet", "tool": f"X{member}X"}).validation_expected
+        elif row.part in SHOWN:
+            template, factor = SHOWN[row.part]
+            for text, counts in ((member, True), ("", False)):
+                example = {"text": template.format(text), "tool": "frobnicate"}
+                assert getattr(decide(rules, example), factor) == counts, (row.id, member)
 
 
 @pytest.mark.parametrize("code", sorted(document.CODES))
@@ -199,8 +161,3 @@ def test_the_members_of_rows_are_in_lower_case():
     for _, row in ROWS:
         if row.part in TEXT_PARTS:
             assert [m for m in row.members if m != m.lower()] == [], row.id
-
-
-def test_examples_survive_json():
-    for _, row in ROWS:
-        json.dumps([row.fires, row.silent])

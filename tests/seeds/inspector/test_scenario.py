@@ -21,6 +21,19 @@ def definitions(schema):
     return pl.DataFrame({"definition": ["d"], "input_schema": [json.dumps(schema)]})
 
 
+def assigned(calls, schema=None, *entries):
+    """Return scenario and source of each call."""
+    known = definitions({} if schema is None else schema)
+    combinations = scenario.argument_combinations(calls)
+    return scenario.assign_scenarios(calls, known, combinations, entries)
+
+
+def scenario_of(arguments, schema=None):
+    """Return the scenario of the only call."""
+    row = {"server": "s", "tool": "t", "definition": "d", "arguments": arguments}
+    return assigned(frame([row]), schema)["scenario"].item()
+
+
 def derived(schema, arguments, beside=None):
     text = json.dumps(arguments)
     state = validate_json(compile_validator(json.dumps(schema)), text)[0]
@@ -29,10 +42,7 @@ def derived(schema, arguments, beside=None):
     if beside:
         other = row | {"arguments": json.dumps(beside["arguments"])}
         rows += [other] * beside["calls"]
-    calls = frame(rows)
-    found = scenario.assign_scenarios(
-        calls, definitions(schema), scenario.argument_combinations(calls)
-    )
+    found = assigned(frame(rows), schema)
     assert found.height == len(rows)
     assert found["scenario_source"][0] == "arguments"
     return found["scenario"][0]
@@ -75,9 +85,7 @@ def test_rare_combinations_are_counted_over_all_partitions():
     parts = [frame(rows[:3]), frame(rows[3:20]), frame(rows[20:])]
     counted = pl.concat([scenario.argument_combinations(part) for part in parts])
     apart = [scenario.assign_scenarios(part, definitions({}), counted) for part in parts]
-    together = scenario.assign_scenarios(
-        whole, definitions({}), scenario.argument_combinations(whole)
-    )
+    together = assigned(whole)
     assert pl.concat(apart).equals(together)
     assert together["scenario"].to_list() == ["happy_path"] * 25 + ["edge_case"]
 
@@ -92,13 +100,7 @@ def test_long_arguments_have_the_combination_of_their_names():
     "arguments", [None, "5", "[1]", '"x"', "null", "{", '{"a":' * 600 + "1" + "}" * 600]
 )
 def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
-    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.assign_scenarios(
-        calls,
-        definitions({"properties": {"a": {"maximum": 1}}}),
-        scenario.argument_combinations(calls),
-    )
-    assert found["scenario"].to_list() == ["happy_path"]
+    assert scenario_of(arguments, {"properties": {"a": {"maximum": 1}}}) == "happy_path"
 
 
 @pytest.mark.parametrize(
@@ -114,11 +116,7 @@ def test_arguments_that_are_not_an_object_have_a_scenario(arguments):
     ],
 )
 def test_a_recursive_or_invalid_schema_sets_no_limits(schema):
-    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": '{"a":{"a":4}}'}])
-    found = scenario.assign_scenarios(
-        calls, definitions(schema), scenario.argument_combinations(calls)
-    )
-    assert found["scenario"].to_list() == ["happy_path"]
+    assert scenario_of('{"a":{"a":4}}', schema) == "happy_path"
 
 
 @pytest.mark.parametrize(
@@ -136,18 +134,12 @@ def test_a_recursive_or_invalid_schema_sets_no_limits(schema):
     ids=["on the spot", "by the level"],
 )
 def test_a_schema_with_exponential_validation_time_sets_no_limits(schema):
-    arguments = '{"x":' * 60 + "4" + "}" * 60
-    calls = frame([{"server": "s", "tool": "t", "definition": "d", "arguments": arguments}])
-    found = scenario.assign_scenarios(
-        calls, definitions(schema), scenario.argument_combinations(calls)
-    )
-    assert found["scenario"].to_list() == ["happy_path"]
+    assert scenario_of('{"x":' * 60 + "4" + "}" * 60, schema) == "happy_path"
 
 
 def test_calls_of_other_methods_have_no_scenario():
     calls = frame([{"server": "s", "arguments": '{"a":""}'}])
-    found = scenario.assign_scenarios(calls, definitions({}), scenario.argument_combinations(calls))
-    assert found.row(0) == (None, None)
+    assert assigned(calls).row(0) == (None, None)
 
 
 ROWS = [
@@ -163,13 +155,7 @@ ROWS = [
 def scenarios_by_call(tmp_path, text, name="s.toml"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
-    calls = frame(ROWS)
-    found = scenario.assign_scenarios(
-        calls,
-        definitions({}),
-        scenario.argument_combinations(calls),
-        scenario_file.load_scenarios(path),
-    )
+    found = assigned(frame(ROWS), {}, *scenario_file.load_scenarios(path))
     return {
         row["call_id"]: found["scenario"][i]
         for i, row in enumerate(ROWS)

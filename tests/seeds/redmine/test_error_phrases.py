@@ -32,7 +32,8 @@ STANDARD = {
         "network error!",
         "API error: 500 Internal server error",
         "Internal server error",
-        "429 Too Many Requests",
+        "HTTP 429: Too Many Requests",
+        "Request failed: network error while fetching",
         '{"error": "Network error"}',
         '{"message": "Internal server error", "issues": []}',
     )
@@ -49,6 +50,7 @@ ABOUT = {
     for said in (
         "Network error codes: 1, 2",
         "All about network errors",
+        "Network error" + "x" * 600,
         '{"message": "Network error logs"}',
     )
 }

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from mcptally.seeds.redmine import error_phrases
 from mcptally.seeds.ui_probe import envelopes, test_runs, tool_data
 from tests import transcripts as t
 from tests.seeds.cases import cases
@@ -82,24 +81,6 @@ def test_the_documents_examples_conform_to_the_document():
         assert list(envelopes.violations(answer, is_error=None)) == []
         assert tool_data.issues(tool, answer["data"]) == []
         assert list(tool_data.violations(tool, answer["data"], "/data")) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("Network error", True),
-        ("Error: Network Error", True),
-        ("API Error: 500 Internal Server Error", True),
-        ("HTTP 429: Too Many Requests", True),
-        ("Request failed: network error while fetching", True),
-        ("The internal server error page of nginx", False),
-        ("How to fix a network error", False),
-        ("network errors: none", False),
-        ("Network error" + "x" * 600, False),
-    ],
-)
-def test_an_error_message_is_distinguished_from_a_text_about_errors(text, found):
-    assert bool(list(error_phrases.message_without_is_error(text, ""))) == found
 
 
 @pytest.mark.slow
