@@ -21,6 +21,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 import mcptally as mt
 from tests import corpus
 from tests.shared_folder import shared_folder
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 settings.register_profile(
     "steady",
@@ -79,6 +80,17 @@ def corpus_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
         tmp_path_factory, "corpus", lambda new: mt.score(files, out=new / "store")
     )
     return mt.open_store(folder / "store")
+
+
+@pytest.fixture(scope="session")
+def small_store(tmp_path_factory: pytest.TempPathFactory) -> mt.Store:
+    """A store of one call to `read`, recorded in `traces.jsonl` beside it; no test changes them."""
+
+    def make(folder: Path) -> None:
+        events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
+        mt.score([write(folder / "traces.jsonl", events)], out=folder / "store")
+
+    return mt.open_store(shared_folder(tmp_path_factory, "small", make) / "store")
 
 
 @pytest.hookimpl(wrapper=True)

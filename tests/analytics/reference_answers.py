@@ -19,6 +19,12 @@ def groups(rows, *keys):
     return found
 
 
+def of_each(rows, *keys):
+    """Yield the values of the keys as a row, with the rows that have them."""
+    for values, same in groups(rows, *keys).items():
+        yield dict(zip(keys, values, strict=True)), same
+
+
 def quantile(values, q):
     """The quantile with linear interpolation."""
     values = sorted(values)
@@ -36,79 +42,74 @@ def of_tools(tables):
     ]
 
 
+def answered(tables):
+    """Yield each tool with its calls that have a latency."""
+    calls = [row for row in of_tools(tables) if row["latency_ms"] is not None]
+    return of_each(calls, "server", "tool")
+
+
 def distinct(rows, key):
     return len({row[key] for row in rows} - {None})
 
 
+def failed(rows):
+    return sum(row["outcome"] in FAILED for row in rows)
+
+
+def count(rows, **value):
+    """The number of rows with this value of a column."""
+    [(key, wanted)] = value.items()
+    return sum(row[key] == wanted for row in rows)
+
+
 def slowest_calls(tables):
-    answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
-    for (server, tool), rows in groups(answered, "server", "tool").items():
+    for tool, rows in answered(tables):
         middle = statistics.median(row["latency_ms"] for row in rows)
         rows.sort(key=lambda row: (-row["latency_ms"], row["call_id"]))
         for rank, row in enumerate(rows[:10], 1):
-            yield {
-                "server": server,
-                "tool": tool,
-                "rank": rank,
-                "call_id": row["call_id"],
-                "latency_ms": row["latency_ms"],
-                "times_median": row["latency_ms"] / middle,
-                "calls": len(rows),
-            }
+            took = row["latency_ms"]
+            about = {"rank": rank, "call_id": row["call_id"], "calls": len(rows)}
+            yield tool | about | {"latency_ms": took, "times_median": took / middle}
 
 
 def latency(tables):
-    answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
-    for (server, tool), rows in groups(answered, "server", "tool").items():
+    for tool, rows in answered(tables):
         times = [row["latency_ms"] for row in rows]
-        yield {
-            "server": server,
-            "tool": tool,
-            "calls": len(rows),
-            "sessions": distinct(rows, "session"),
-            "latency_p50_ms": quantile(times, 0.5),
-            "latency_p95_ms": quantile(times, 0.95),
-            "latency_p99_ms": quantile(times, 0.99),
-            "latency_max_ms": max(times),
-        }
+        yield (
+            tool
+            | {"calls": len(rows), "sessions": distinct(rows, "session")}
+            | {
+                "latency_p50_ms": quantile(times, 0.5),
+                "latency_p95_ms": quantile(times, 0.95),
+                "latency_p99_ms": quantile(times, 0.99),
+                "latency_max_ms": max(times),
+            }
+        )
 
 
 def latency_histogram(tables):
     """Bins, named by their bounds: two per doubling, starting at one millisecond."""
-    answered = [row for row in of_tools(tables) if row["latency_ms"] is not None]
     ends = [2 ** (half / 2) for half in range(-20, 80)]
-    for (server, tool), rows in groups(answered, "server", "tool").items():
+    for tool, rows in answered(tables):
         for number, (low, high) in enumerate(itertools.pairwise(ends), -20):
             calls = sum(low <= max(row["latency_ms"], 0.001) < high for row in rows)
             if calls:
-                yield {
-                    "server": server,
-                    "tool": tool,
-                    "bin": number,
-                    "from_ms": low,
-                    "to_ms": high,
-                    "calls": calls,
-                    "share": calls / len(rows),
-                }
+                bounds = {"bin": number, "from_ms": low, "to_ms": high}
+                yield tool | bounds | {"calls": calls, "share": calls / len(rows)}
 
 
 def drift(tables):
     used = groups(of_tools(tables), "server", "tool", "definition")
     for row in tables["tools"]:
-        if row["previous"] is None:
-            continue
-        place = row["server"], row["tool"]
-        before, after = used[*place, row["previous"]], used[*place, row["definition"]]
-        yield {
-            "server": row["server"],
-            "tool": row["tool"],
-            "definition": row["definition"],
-            "drift": row["drift"],
-            "calls_before": len(before),
-            "calls": len(after),
-            "failed": sum(r["outcome"] in FAILED for r in after),
-            "tool_failures": sum(r["verdict"] == "tool_failure" for r in after),
-        }
+        if row["previous"] is not None:
+            place = row["server"], row["tool"]
+            after = used[*place, row["definition"]]
+            yield {name: row[name] for name in ("server", "tool", "definition", "drift")} | {
+                "calls_before": len(used[*place, row["previous"]]),
+                "calls": len(after),
+                "failed": failed(after),
+                "tool_failures": count(after, verdict="tool_failure"),
+            }
 
 
 def context_cost(tables):
@@ -135,70 +136,52 @@ def context_cost(tables):
 
 def unused_tools(tables):
     called = groups(of_tools(tables), "server", "tool")
-    by_server = groups(of_tools(tables), "server")
-    for (server, tool), rows in groups(tables["tools"], "server", "tool").items():
-        if (server, tool) not in called:
-            yield {
-                "server": server,
-                "tool": tool,
+    for tool, rows in of_each(tables["tools"], "server", "tool"):
+        if (tool["server"], tool["tool"]) not in called:
+            yield tool | {
                 "listed_tokens": sum(row["tokens"] * row["sessions"] for row in rows),
-                "server_calls": len(by_server.get((server,), ())),
+                "server_calls": count(of_tools(tables), server=tool["server"]),
             }
 
 
 def retry_loops(tables):
-    found = defaultdict(list)
-    for (server, tool, _), rows in groups(of_tools(tables), "server", "tool", "attempt_of").items():
-        if any(row["attempt_why"] == "retry" for row in rows):
-            found[server, tool].append(
-                sorted(rows, key=lambda r: (r["attempt"], r["requested_at"], r["call_id"]))
-            )
-    for (server, tool), chains in found.items():
-        calls = [row for chain in chains for row in chain]
-        recovered = sum(chain[-1]["outcome"] == "ok" for chain in chains)
-        yield {
-            "server": server,
-            "tool": tool,
-            "calls": len(calls),
-            "retried_calls": len(chains),
-            "loops": sum(len(chain) > 2 for chain in chains),
-            "retries": sum(row["attempt_why"] == "retry" for row in calls),
-            "longest": max(map(len, chains)),
-            "recovered_calls": recovered,
-            "recovered_rate": recovered / len(chains),
-            "wasted_tokens": sum(
-                row["request_bytes"] // 4 + (row["response_tokens"] or 0)
-                for row in calls
-                if row["outcome"] != "ok"
-            ),
-        }
+    for tool, rows in of_each(of_tools(tables), "server", "tool"):
+        chains = [
+            sorted(chain, key=lambda row: (row["attempt"], row["requested_at"], row["call_id"]))
+            for chain in groups(rows, "attempt_of").values()
+            if count(chain, attempt_why="retry")
+        ]
+        if chains:
+            calls = [row for chain in chains for row in chain]
+            wasted = [row for row in calls if row["outcome"] != "ok"]
+            recovered = sum(chain[-1]["outcome"] == "ok" for chain in chains)
+            yield tool | {
+                "calls": len(calls),
+                "retried_calls": len(chains),
+                "loops": sum(len(chain) > 2 for chain in chains),
+                "retries": count(calls, attempt_why="retry"),
+                "longest": max(map(len, chains)),
+                "recovered_calls": recovered,
+                "recovered_rate": recovered / len(chains),
+                "wasted_tokens": sum(
+                    row["request_bytes"] // 4 + (row["response_tokens"] or 0) for row in wasted
+                ),
+            }
 
 
 def repeated_failures(tables):
-    answered = {"tool_error", "hidden_error", "protocol_error"}
     told = [row for row in of_tools(tables) if row["arguments"] is not None]
-    for (server, tool), rows in groups(told, "server", "tool").items():
+    for tool, rows in of_each(told, "server", "tool"):
         warned = []
         for same in groups(rows, "arguments").values():
-            same.sort(
-                key=lambda row: (row["requested_at"], row["recording"], row["seq"], row["index"])
-            )
-            warned += [
-                later
-                for earlier, later in itertools.pairwise(same)
-                if earlier["outcome"] in answered
-            ]
-        row = {
-            "server": server,
-            "tool": tool,
-            "calls": len(rows),
-            "failed": sum(row["outcome"] in FAILED for row in rows),
-            "warned_of": sum(row["outcome"] in FAILED for row in warned),
-            "ok": sum(row["outcome"] == "ok" for row in rows),
-            "warned_in_vain": sum(row["outcome"] == "ok" for row in warned),
-        }
-        if row["warned_of"] or row["warned_in_vain"]:
-            yield row
+            same.sort(key=lambda r: (r["requested_at"], r["recording"], r["seq"], r["index"]))
+            for earlier, later in itertools.pairwise(same):
+                if earlier["outcome"] in {"tool_error", "hidden_error", "protocol_error"}:
+                    warned.append(later)
+        warnings = {"warned_of": failed(warned), "warned_in_vain": count(warned, outcome="ok")}
+        if any(warnings.values()):
+            counts = {"calls": len(rows), "failed": failed(rows), "ok": count(rows, outcome="ok")}
+            yield tool | counts | warnings
 
 
 def schema_violations(tables):
@@ -212,27 +195,18 @@ def schema_violations(tables):
                 path = row[f"{side}_schema_path"]
                 path = path and re.sub(r"/\d+", "/*", path, flags=re.ASCII)
                 found[row["server"], row["tool"], side, state, path].append(row)
-    for (server, tool, side, state, path), rows in found.items():
-        yield {
-            "server": server,
-            "tool": tool,
-            "side": side,
-            "state": state,
-            "path": path,
-            "calls": len(rows),
-            "accepted": sum(row["outcome"] == "ok" for row in rows),
-        }
+    keys = ("server", "tool", "side", "state", "path")
+    for place, rows in found.items():
+        counts = {"calls": len(rows), "accepted": count(rows, outcome="ok")}
+        yield dict(zip(keys, place, strict=True)) | counts
 
 
 def hidden_errors(tables):
     every = groups(of_tools(tables), "server", "tool")
     hidden = [row for row in of_tools(tables) if row["outcome"] == "hidden_error"]
-    for (server, tool, rule), rows in groups(hidden, "server", "tool", "hidden_rule").items():
-        total = len(every[server, tool])
-        yield {
-            "server": server,
-            "tool": tool,
-            "hidden_rule": rule,
+    for place, rows in of_each(hidden, "server", "tool", "hidden_rule"):
+        total = len(every[place["server"], place["tool"]])
+        yield place | {
             "calls": total,
             "hidden_errors": len(rows),
             "hidden_error_rate": len(rows) / total,
@@ -241,39 +215,35 @@ def hidden_errors(tables):
         }
 
 
+def to_tools(rows):
+    """The calls to tools that are not continued by another one."""
+    return [row for row in rows if row["method"] == "tools/call" and row["continued_by"] is None]
+
+
 def sessions(tables):
-    for (session, recording), rows in groups(tables["calls"], "session", "recording").items():
+    for place, rows in of_each(tables["calls"], "session", "recording"):
         started = min(row["requested_at"] for row in rows)
         ended = max(r["answered_at"] or r["cancelled_at"] or r["requested_at"] for r in rows)
-        tools = [
-            row for row in rows if row["method"] == "tools/call" and row["continued_by"] is None
-        ]
-        yield {
-            "session": session,
-            "recording": recording,
+        yield place | {
             "server": rows[0]["server"],
             "started_at": started,
             "seconds": (ended - started).total_seconds(),
             "calls": len(rows),
-            "tool_calls": sum(row["dir"] == "c2s" for row in tools),
+            "tool_calls": count(to_tools(rows), dir="c2s"),
             "tools": distinct(rows, "tool"),
-            "failed": sum(row["outcome"] in FAILED for row in rows),
-            "tool_failures": sum(row["verdict"] == "tool_failure" for row in rows),
-            "retries": sum(row["attempt_why"] == "retry" for row in rows),
+            "failed": failed(rows),
+            "tool_failures": count(rows, verdict="tool_failure"),
+            "retries": count(rows, attempt_why="retry"),
         }
 
 
 def clients(tables):
     asked = [row for row in tables["calls"] if row["dir"] == "c2s"]
-    for (client, version), rows in groups(asked, "client", "client_version").items():
-        tools = [
-            row for row in rows if row["method"] == "tools/call" and row["continued_by"] is None
-        ]
+    for client, rows in of_each(asked, "client", "client_version"):
+        tools = to_tools(rows)
         ended = [row for row in tools if row["outcome"] in FAILED | {"ok"}]
-        ok = sum(row["outcome"] == "ok" for row in tools)
-        yield {
-            "client": client,
-            "client_version": version,
+        ok = count(tools, outcome="ok")
+        yield client | {
             "servers": distinct(rows, "server"),
             "sessions": distinct(rows, "session"),
             "calls": len(rows),
@@ -281,37 +251,30 @@ def clients(tables):
             "ok": ok,
             "failed": len(ended) - ok,
             "success_rate": ok / len(ended) if ended else None,
-            "cancelled": sum(row["outcome"] == "cancelled" for row in rows),
+            "cancelled": count(rows, outcome="cancelled"),
             "protocol_versions": sorted({row["protocol_version"] for row in rows} - {None}) or None,
         }
 
 
 def protocol_versions(tables):
     calls = {row["call_id"]: row for row in tables["calls"]}
-    found = defaultdict(int)
-    for row in tables["findings"]:
-        about = calls.get(row["call_id"])
-        if about and row["rule"].startswith("protocol.") and row["severity"] == "error":
-            found[about["protocol_version"], about["protocol_source"]] += 1
-    for place, rows in groups(tables["calls"], "protocol_version", "protocol_source").items():
-        yield {
-            "protocol_version": place[0],
-            "protocol_source": place[1],
+    broken = [row for row in tables["findings"] if row["rule"].startswith("protocol.")]
+    broken = [row for row in broken if row["severity"] == "error" and row["call_id"] in calls]
+    broken = groups((calls[r["call_id"]] for r in broken), "protocol_version", "protocol_source")
+    for place, rows in of_each(tables["calls"], "protocol_version", "protocol_source"):
+        yield place | {
             "servers": distinct(rows, "server"),
             "sessions": distinct(rows, "session"),
             "calls": len(rows),
-            "protocol_errors": sum(row["outcome"] == "protocol_error" for row in rows),
+            "protocol_errors": count(rows, outcome="protocol_error"),
             "unanswered": sum(row["outcome"] in {"timeout", "no_response"} for row in rows),
-            "finding_errors": found[place],
+            "finding_errors": len(broken[tuple(place.values())]),
         }
 
 
 def finding_counts(tables):
-    for place, rows in groups(tables["findings"], "rule", "severity", "about").items():
-        yield {
-            "rule": place[0],
-            "severity": place[1],
-            "about": place[2],
+    for place, rows in of_each(tables["findings"], "rule", "severity", "about"):
+        yield place | {
             "findings": len(rows),
             "servers": distinct(rows, "server"),
             "recordings": distinct(rows, "recording"),
@@ -321,12 +284,10 @@ def finding_counts(tables):
 
 def error_groups(tables):
     """Grouped without templates, by which the question groups as well."""
-    failed = [row for row in tables["calls"] if row["dir"] == "c2s" and row["outcome"] in FAILED]
-    named = [
-        {**row, "tool": row["method"] if row["tool"] is None else row["tool"]} for row in failed
-    ]
-    for (server, tool, verdict), rows in groups(named, "server", "tool", "verdict").items():
-        yield {"server": server, "tool": tool, "verdict": verdict, "calls": len(rows)}
+    rows = [row for row in tables["calls"] if row["dir"] == "c2s" and row["outcome"] in FAILED]
+    named = [row | ({"tool": row["method"]} if row["tool"] is None else {}) for row in rows]
+    for place, same in of_each(named, "server", "tool", "verdict"):
+        yield place | {"calls": len(same)}
 
 
 ANSWERS = (

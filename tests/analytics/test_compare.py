@@ -1,6 +1,8 @@
 """A comparison finds the known differences of two archives."""
 
+import json
 import random
+from collections import Counter
 
 import pytest
 
@@ -19,7 +21,7 @@ from tests.analytics.built_stores import (
     definition,
     sessions,
 )
-from tests.analytics.change_traffic import copy
+from tests.transcripts import lines_of, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -265,28 +267,43 @@ def test_the_weights_of_each_family_sum_to_one():
     assert families == {name: pytest.approx(1) for name in families}
 
 
+def changed(lines):
+    """Return a transcript's lines after 30 % of the calls to `touch` crash, `job` takes twice as
+    long, and `git_status` is called `git_state`."""
+    dice, late, asked = random.Random(7), Counter(), {}
+    crash = text(0, "TypeError: Cannot read properties of undefined", isError=True)
+    for line in lines:
+        event = json.loads(line.replace(b'"git_status"', b'"git_state"'))
+        recording = event["recording"]
+        match event.get("msg"):
+            case {"method": "tools/call", "id": id_, "params": {"name": tool}}:
+                asked[recording, json.dumps(id_)] = tool, event["ts_ns"]
+            case {"result": _, "id": id_} as msg:
+                tool, at = asked.pop((recording, json.dumps(id_)), (None, 0))
+                if tool == "touch" and dice.random() < 0.3:
+                    msg["result"] = crash["result"]
+                if tool == "job":  # a slower call delays itself and all later events
+                    late[recording] += event["ts_ns"] - at
+        yield event | {"ts_ns": event["ts_ns"] + late[recording]}
+
+
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
+    """Stores of real traffic before and after the change."""
     folder = tmp_path_factory.mktemp("real")
-    (folder / "base").mkdir()
-    names = {"m2", "shell", "git", "memory", "everything"}
+    for name in ("base", "new"):
+        (folder / name).mkdir()
     for path in corpus.recordings():
-        if path.name.removesuffix(".jsonl.zst") in names:
-            (folder / "base" / path.name).write_bytes(path.read_bytes())
-    copy(
-        folder / "base",
-        folder / "new",
-        fail={("m2", "touch"): 0.3},
-        slow={("m2", "job"): 2.0},
-        rename={("git", "git_status"): "git_state"},
-    )
+        if path.name.removesuffix(".jsonl.zst") in {"m2", "shell", "git", "memory", "everything"}:
+            write(folder / "base" / path.name, lines_of(path))
+            write(folder / "new" / path.name, changed(lines_of(path)))
     for name in ("base", "new"):
         score([folder / name], out=folder / f"{name}-store")
-    return folder
+    return [open_store(folder / f"{name}-store") for name in ("base", "new")]
 
 
 def test_only_the_changes_made_to_real_traffic_are_reported(real):
-    found = open_store(real / "base-store").compare(open_store(real / "new-store"))
+    found = real[0].compare(real[1])
     told = found.tools.filter("change IN ('worse', 'better', 'vanished', 'new', 'renamed')")
     assert {(r["server"], r["tool"], r["change"]) for r in told.pl().to_dicts() if r["tool"]} == {
         ("m2", "touch", "worse"),
@@ -299,9 +316,8 @@ def test_only_the_changes_made_to_real_traffic_are_reported(real):
 
 
 def test_real_traffic_compared_with_itself_has_no_change(real):
-    store = open_store(real / "base-store")
     quiet = {"unclear", "unchanged", "too_little_data"}
-    assert set(store.compare(store).tools.pl().get_column("change")) <= quiet
+    assert set(real[0].compare(real[0]).tools.pl().get_column("change")) <= quiet
 
 
 def test_the_time_of_calls_does_not_affect_a_comparison(found):

@@ -1,10 +1,9 @@
 """`STORE/mcptally.duckdb` can be queried by a DuckDB without mcptally."""
 
+import contextlib
 import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import duckdb
@@ -15,7 +14,6 @@ from mcptally.analytics import duckdb_file
 from mcptally.analytics.views import question_titles
 from mcptally.errors import StoreError
 from tests.kept_folder import KeptFolder
-from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -23,33 +21,29 @@ NEED_MCPTALLY = {"tool_scores", "server_scores", "timeline", "change_points"}
 
 
 @pytest.fixture(scope="module")
-def scored_once(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
+def written_once(small_store: mt.Store, tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
     def make(folder: Path) -> None:
-        events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
-        write(folder / "traces.jsonl", events)
-        mt.score([folder / "traces.jsonl"], out=folder / "store")
+        shutil.copytree(small_store.path, folder / "store")
         duckdb_file.write(folder / "store")
 
-    return KeptFolder(tmp_path_factory.mktemp("scored"), make)
+    return KeptFolder(tmp_path_factory.mktemp("written"), make)
 
 
 @pytest.fixture
-def folder(scored_once: KeptFolder) -> Path:
+def folder(written_once: KeptFolder) -> Path:
     """A store with its file `mcptally.duckdb`."""
-    return scored_once.restore() / "store"
+    return written_once.restore() / "store"
 
 
 def answer_of_duckdb(folder: Path, query: str, *settings: str, file: Path | None = None) -> list:
     """Return the answer of DuckDB without mcptally, started in `folder`."""
-    code = (
-        "import duckdb, sys\n"
-        "connection = duckdb.connect(sys.argv[1], read_only=True)\n"
-        "for setting in sys.argv[3:]: connection.execute(setting)\n"
-        "print(repr(connection.sql(sys.argv[2]).fetchall()))"
-    )
-    command = [sys.executable, "-c", code, str(file or duckdb_file.FILE), query, *settings]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return eval(done.stdout)  # noqa: S307  (our own output)
+    with (
+        contextlib.chdir(folder),
+        duckdb.connect(file or duckdb_file.FILE, read_only=True) as connection,
+    ):
+        for setting in settings:
+            connection.execute(setting)
+        return connection.sql(query).fetchall()
 
 
 COUNT = "SELECT tool, count(*) FROM calls GROUP BY tool"
@@ -72,10 +66,10 @@ def test_a_moved_or_copied_store_can_be_queried(folder: Path, tmp_path: Path):
 
 
 def test_a_run_that_changes_nothing_writes_the_file_of_a_moved_store_again(
-    folder: Path, tmp_path: Path
+    folder: Path, small_store: mt.Store, tmp_path: Path
 ):
     moved = folder.rename(tmp_path / "moved")
-    summary = mt.score([folder.with_name("traces.jsonl")], out=moved)
+    summary = mt.score([small_store.path.with_name("traces.jsonl")], out=moved)
     assert summary.reused == summary.files == 1
     assert answer_of_duckdb(moved, COUNT) == [("read", 1)]
 

@@ -147,11 +147,7 @@ silent = ["the quota is fine"]
 
 
 @pytest.mark.parametrize(
-    ("payloads", "why"),
-    [
-        (True, "No such file"),
-        pytest.param(False, "made with --no-payloads", marks=pytest.mark.slow),
-    ],
+    ("payloads", "why"), [(True, "No such file"), (False, "made with --no-payloads")]
 )
 def test_a_call_whose_transcript_is_not_read_says_why(tmp_path: Path, payloads: bool, why: str):
     path = write(tmp_path / "x.jsonl", [opened(), c2s(1, call(1, "read", path="secret-plan"))])

@@ -1,8 +1,6 @@
-"""SQL cannot recover secrets from a masked store, whatever functions it uses."""
+"""The tables of a masked store have no secrets, so that no SQL can recover one."""
 
-import base64
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -78,75 +76,6 @@ def test_a_secret_is_masked_where_a_reply_a_template_or_a_finding_repeats_it(mas
     assert row["error_text"] == "Sorry, [redacted:secret] and [redacted:github-token] were refused"
     assert json.loads(row["arguments"])["password"].startswith("[redacted:")
     assert masked.sql("SELECT count(*) FROM findings WHERE path = '/password'").fetchall() > [(0,)]
-
-
-ENCODINGS = {
-    "reverse({})": lambda s: s[::-1],
-    "hex({})": lambda s: bytes.fromhex(s).decode(),
-    "base64({}::BLOB)": lambda s: base64.b64decode(s).decode(),
-    "bin({})": lambda s: int(s, 2).to_bytes(len(s) // 8 + 1).decode(errors="replace"),
-    "upper(reverse(lower({})))": lambda s: s[::-1],
-    "translate({}, 'abcdefghijklmnopqrstuvwxyz', 'bcdefghijklmnopqrstuvwxyza')": lambda s: (
-        s.translate(str.maketrans("bcdefghijklmnopqrstuvwxyza", "abcdefghijklmnopqrstuvwxyz"))
-    ),
-    "replace({}, '_', '-')": lambda s: s.replace("-", "_"),
-    "substr({}, 2)": lambda s: s,
-    "left({}, -1)": lambda s: s,
-    "array_to_string(list_transform(range(0, 999), lambda i: substr({}, i::INT, 1)), ' ')": (
-        lambda s: re.sub(r"(.) ", r"\1", s)
-    ),
-    "array_to_string(list_transform(string_split({}, ''), lambda c: ascii(c)), ',')": lambda s: (
-        "".join(chr(int(n)) for n in s.split(","))
-    ),
-    "array_to_string(list_transform(string_split({}, ''), lambda c: unicode(c)), ',')": lambda s: (
-        "".join(chr(int(n)) for n in s.split(","))
-    ),
-    "regexp_replace({}, '(.)', '\\1.', 'g')": lambda s: re.sub(r"(.)\.", r"\1", s),
-    "array_to_string(regexp_extract_all({}, '.'), '|')": lambda s: re.sub(r"(.)\|", r"\1", s),
-    "array_to_string(list_reverse(string_split({}, '')), '')": lambda s: s[::-1],
-    "url_encode({})": lambda s: s,
-    "format('{{:>4000}}', {})": lambda s: s,
-    "lpad({}, 4000, 'x')": lambda s: s,
-    "{}::BLOB::VARCHAR": lambda s: s,
-    "encode({})::VARCHAR": lambda s: s,
-    "to_json({})::VARCHAR": lambda s: s,
-    "array_to_string(string_split({}, 'e'), 'E')": lambda s: s.replace("E", "e"),
-}
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-def test_no_encoding_of_a_text_gives_a_secret_back(folder, masked, encoding):
-    decode = ENCODINGS[encoding]
-    found = {}
-    for name, store in (("recorded", mt.open_store(folder)), ("masked", masked)):
-        said = []
-        for column in ("arguments", "response", "text", "error_text", "stderr_error"):
-            rows = store.sql(
-                f"SELECT DISTINCT {encoding.format(column)} FROM calls WHERE {column} <> ''"
-            ).fetchall()
-            said += [decode(value) for (value,) in rows if value]
-        found[name] = {secret for secret in (TOKEN, PASSWORD) for one in said
-                       if secret.lower()[4:16] in one.lower().replace("_", "-")}  # fmt: skip
-    assert found == {"recorded": {TOKEN, PASSWORD}, "masked": set()}
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT count(*) FROM calls WHERE contains(arguments, '{secret}')",
-        "SELECT count(*) FROM calls WHERE text LIKE '%{secret}%'",
-        "SELECT count(*) FROM calls WHERE regexp_matches(error_text, '{secret}')",
-        "SELECT count(*) FROM calls WHERE arguments ->> 'password' = '{secret}'",
-        "SELECT count(*) FROM findings WHERE contains(concat(message, evidence), '{secret}')",
-        "SELECT count(*) FROM tools WHERE contains(description, '{secret}')",
-        "SELECT count(*) FROM recordings WHERE contains(command::VARCHAR, '{secret}')",
-        "SELECT count_if(contains(t, '{secret}')) FROM (SELECT string_agg(text) AS t FROM calls)",
-        "SELECT count(*) FROM calls WHERE md5(arguments ->> 'password') = md5('{secret}')",
-    ],
-)
-def test_a_condition_cannot_be_used_to_guess_a_secret(masked, query):
-    for secret in (TOKEN, PASSWORD):
-        assert masked.sql(query.format(secret=secret)).fetchall() == [(0,)]
 
 
 def test_files_with_the_secrets_cannot_be_read(folder, masked):

@@ -28,16 +28,13 @@ from mcptally.analytics.sql_guard import check_select
 from mcptally.errors import QueryError, StoreError, UsageError
 from mcptally.store.manifest import STORE_FORMAT
 from tests.commands import run
-from tests.transcripts import c2s, call, opened, s2c, text, write
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory) -> mt.Store:
+def small(small_store, tmp_path_factory) -> mt.Store:
     """A small store next to files that SQL must not read."""
     folder = tmp_path_factory.mktemp("sql")
-    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
-    write(folder / "traces.jsonl", events)
-    mt.score([folder / "traces.jsonl"], out=folder / "store")
+    shutil.copytree(small_store.path, folder / "store")
     (folder / "secret.csv").write_text("word\nxyzzy\n")
     with duckdb.connect(str(folder / "other.duckdb")) as other:
         other.execute(f"CREATE TABLE t AS FROM '{folder}/secret.csv'")
@@ -337,29 +334,8 @@ def test_values_are_bound(small: mt.Store):
 SPOILT: dict[str, tuple[Any, str]] = {
     "a list": ([1], "is not a manifest of mcptally"),
     "another format": ({"format": 99}, "is a store of format 99"),
-    "a format that is a text": ({"format": "x"}, "is a store of format x"),
-    "an archive that is a number": (
-        {"format": STORE_FORMAT, "archive": 5},
-        "is not a manifest of mcptally",
-    ),
-    "files that are numbers": (
-        {"format": STORE_FORMAT, "archive": [5]},
-        "is not a manifest of mcptally",
-    ),
     "parts in a list": (
         {"format": STORE_FORMAT, "archive": [], "parts": [1]},
-        "is not a manifest of mcptally",
-    ),
-    "parts that are numbers": (
-        {"format": STORE_FORMAT, "archive": [], "parts": {"calls/x.parquet": 1}},
-        "is not a manifest of mcptally",
-    ),
-    "parts without a size": (
-        {"format": STORE_FORMAT, "archive": [], "parts": {"calls/x.parquet": {}}},
-        "is not a manifest of mcptally",
-    ),
-    "parts that are nothing": (
-        {"format": STORE_FORMAT, "archive": [], "parts": None},
         "is not a manifest of mcptally",
     ),
     "a part outside the store": (

@@ -2,15 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 
 import mcptally as mt
 from mcptally.maintenance import doctor
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.commands import run
 
 pytestmark = pytest.mark.slow
 
@@ -25,26 +24,13 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    events = [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))]
-    return write(tmp_path / "traces.jsonl", events)
-
-
-@pytest.fixture
-def store(archive: Path, tmp_path: Path) -> Path:
-    mt.score([archive], out=tmp_path / "store")
-    return tmp_path / "store"
+def store(small_store: mt.Store, tmp_path: Path) -> Path:
+    return shutil.copytree(small_store.path, tmp_path / "store")
 
 
 def found(name: str, **options) -> doctor.Check:
     [one] = [each for each in doctor.examine(configs=[], **options) if each.name == name]
     return one
-
-
-def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "mcptally", "doctor", *map(str, arguments)]
-    env = {**os.environ, **environment}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
 def test_there_is_no_error_in_the_test_environment(store: Path):
@@ -74,7 +60,7 @@ def test_client_configurations_are_checked_without_showing_secrets(tmp_path: Pat
         "far": {"url": "https://example.org/mcp?key=s3cr3t"},
     }
     config.write_text(json.dumps({"mcpServers": servers}))
-    done = run("--config", config)
+    done = run("doctor", "--config", config)
     assert "1 of 3 servers behind the recorder, 1 remote" in done.stdout
     assert f"mcptally wrap {config}" in done.stdout
     assert "s3cr3t" not in done.stdout + done.stderr
@@ -88,8 +74,11 @@ def test_a_store_that_lost_rows_is_an_error(store: Path):
     assert (lost.state, str(first) in lost.says) == ("error", True), lost
 
 
-def test_a_store_whose_archive_changed_is_a_warning(store: Path, archive: Path):
-    archive.write_bytes(archive.read_bytes() + b"\n")
+def test_a_store_whose_archive_changed_is_a_warning(small_store: mt.Store, tmp_path: Path):
+    archive = shutil.copy(small_store.path.with_name("traces.jsonl"), tmp_path)
+    store = mt.score([archive], out=tmp_path / "store").out
+    with Path(archive).open("ab") as file:
+        file.write(b"\n")
     assert found(f"store {store}: archive", stores=[store]).state == "warning"
 
 
@@ -124,7 +113,7 @@ def test_a_missing_home_is_an_error_and_other_checks_still_run(monkeypatch):
 
 
 def test_an_error_sets_the_exit_code_and_json_has_all_checks(tmp_path: Path):
-    done = run("--store", tmp_path / "none", "--format", "json")
+    done = run("doctor", "--store", tmp_path / "none", "--format", "json")
     assert done.returncode == 1
     checks = json.loads(done.stdout)
     assert all(each.keys() == {"name", "state", "says", "do"} for each in checks)

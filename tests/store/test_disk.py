@@ -17,7 +17,6 @@ import mcptally as mt
 from mcptally.disk_space import is_full
 from mcptally.store.manifest import MANIFEST, listed_files
 from tests.commands import run
-from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -48,8 +47,8 @@ def test_an_error_of_sqlite_says_itself_that_the_disk_is_full():
 
 
 @pytest.fixture
-def traces(tmp_path: Path) -> Path:
-    return write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1, "read")), s2c(2, text(1))])
+def traces(small_store: mt.Store) -> Path:
+    return small_store.path.with_name("traces.jsonl")
 
 
 def test_a_full_disk_is_one_sentence_whichever_library_notices_it(

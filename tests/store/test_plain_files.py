@@ -10,17 +10,8 @@ import pytest
 import mcptally as mt
 from mcptally.errors import StoreError
 from tests.commands import run
-from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory) -> mt.Store:
-    folder = tmp_path_factory.mktemp("plain")
-    write(folder / "traces.jsonl", [opened(), c2s(1, call(1, "read")), s2c(2, text(1, "fine"))])
-    mt.score([folder / "traces.jsonl"], out=folder / "store")
-    return mt.open_store(folder / "store")
 
 
 def a_linked_table(store: Path, aside: Path) -> None:
@@ -63,8 +54,8 @@ def a_link_to_a_device(store: Path, _: Path) -> None:
         a_link_to_a_device,
     ],
 )
-def test_a_store_with_a_link_or_device_is_refused(small, tmp_path, change):
-    aside, folder = tmp_path / "aside", shutil.copytree(small.path, tmp_path / "store")
+def test_a_store_with_a_link_or_device_is_refused(small_store, tmp_path, change):
+    aside, folder = tmp_path / "aside", shutil.copytree(small_store.path, tmp_path / "store")
     aside.mkdir()
     change(folder, aside)
     with pytest.raises(StoreError, match="plain files and folders only; remove it"):
@@ -74,26 +65,26 @@ def test_a_store_with_a_link_or_device_is_refused(small, tmp_path, change):
     assert str(folder) in done.stderr
 
 
-def test_the_path_of_a_store_may_be_a_link(small: mt.Store, tmp_path: Path):
-    (tmp_path / "latest").symlink_to(small.path.resolve(), target_is_directory=True)
+def test_the_path_of_a_store_may_be_a_link(small_store: mt.Store, tmp_path: Path):
+    (tmp_path / "latest").symlink_to(small_store.path.resolve(), target_is_directory=True)
     linked = mt.open_store(tmp_path / "latest")
     assert linked.sql("SELECT tool FROM calls").fetchall() == [("read",)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are text")
-def test_a_path_that_is_not_utf8_is_refused(small: mt.Store, tmp_path: Path):
+def test_a_path_that_is_not_utf8_is_refused(small_store: mt.Store, tmp_path: Path):
     folder = tmp_path / os.fsdecode(b"\xff")
     with pytest.raises(StoreError, match="name another folder"):
-        mt.score([small.path.parent / "traces.jsonl"], out=folder)
+        mt.score([small_store.path.parent / "traces.jsonl"], out=folder)
     assert not folder.exists()
-    shutil.copytree(small.path, folder)
+    shutil.copytree(small_store.path, folder)
     with pytest.raises(StoreError, match="name another folder"):
         mt.open_store(folder)
 
 
-def test_a_path_with_a_tilde_that_no_shell_replaced_is_refused(small: mt.Store):
+def test_a_path_with_a_tilde_that_no_shell_replaced_is_refused(small_store: mt.Store):
     for folder in ("~/store", "~someone/store"):
         with pytest.raises(StoreError, match=r"write \$HOME"):
-            mt.score([small.path.parent / "traces.jsonl"], out=folder)
+            mt.score([small_store.path.parent / "traces.jsonl"], out=folder)
         with pytest.raises(StoreError, match=r"write \$HOME"):
             mt.open_store(folder)
