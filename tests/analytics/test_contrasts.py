@@ -1,6 +1,7 @@
 """The question `contrasts`: what failing calls have in common."""
 
 import json
+import random
 from collections import Counter
 from datetime import timedelta
 
@@ -55,6 +56,9 @@ NUMBERS = [{"n": n} for n in (-5, -1, 2, 7, 2000)]
 PATHS = [{"path": path} for path in ("/etc/x", "/var/y", "notes.txt", "a/../b", "z")]
 NAMES = [{"q": q} for q in ("a", "b", 1, 2, None)]
 NESTED = [{"data": {"price": price, "name": "x"}} for price in (-1, 5, 6)]
+LISTS = [{"tags": ["a"] * n} for n in (0, 1, 2, 3, 12)]
+TEXTS = [{"text": text} for text in ("short", "b", "two\nlines", "y" * 140, "z" * 150)]
+LETTERS = [{"text": text} for text in ("a", "b c", "d", "é", "ö", "ünïcode")]
 FOUND = {
     ("argument", "zone", "empty", "yes", False): case(ZONES, lambda a, _: not a["zone"]),
     ("argument", "zone", "equals", "Mars", False): case(ZONES, lambda a, _: a["zone"] == "Mars"),
@@ -81,6 +85,11 @@ FOUND = {
     ("argument", "q", "type", "text", True): case(NAMES, lambda a, _: not isinstance(a["q"], str)),
     ("argument", "data.price", "equals", "-1", False): case(
         NESTED, lambda a, _: a["data"]["price"] < 0
+    ),
+    ("argument", "tags", "items", "11", False): case(LISTS, lambda a, _: len(a["tags"]) > 10),
+    ("argument", "text", "longer", "100", False): case(TEXTS, lambda a, _: len(a["text"]) > 100),
+    ("argument", "text", "form", "non_ascii", False): case(
+        LETTERS, lambda a, _: not a["text"].isascii()
     ),
     ("client", None, "equals", "old", False): case(
         ZONES[:2], lambda _, s: s % 3 == 0, sessions=24, client=lambda s: "new" if s % 3 else "old"
@@ -363,3 +372,60 @@ def test_contrasts_of_some_tools_are_those_of_all_tools(sample_store):
     assert some == {group: every[group] for group in some}
     for problem in problems[:3]:
         assert of_problem(problem, some) == of_problem(problem, every)
+
+
+def sequence(fails, seed):
+    """Calls to three tools in random order, of which `t` fails where `fails(before, at)` is true.
+
+    `before` has the calls before it: tool, time, and whether it failed. A call takes about 10 s,
+    and a third of them begin 5 s after the one before.
+    """
+    random_ = random.Random(seed)
+    for session in range(24):
+        at, before = BEGAN + timedelta(hours=session), []
+        for _ in range(12):
+            tool = random_.choice(("open", "list", "t", "t"))
+            at += timedelta(seconds=5 if random_.random() < 0.3 else 40)
+            broken = tool == "list" and random_.random() < 0.4
+            failed = broken or ((tool == "t" and fails(before, at)) or random_.random() < 0.03)
+            before.append((tool, at, failed))
+            yield call(
+                session,
+                tool,
+                arguments=json.dumps({"n": random_.randrange(5), "mode": random_.choice("rw")}),
+                requested_at=at,
+                latency_ms=10_000.0 if tool == "t" else 9_000.0,
+                **(FAILED | {"template": "it failed"} if failed else OK),
+            )
+
+
+def ordered(seed, fails, *expected):
+    return SERVERS.add(sequence(fails, seed)), set(expected)
+
+
+ORDERED = {
+    "the first call of a session": ordered(21, lambda before, _: not before, ("place", "first")),
+    "calls late in a session": ordered(22, lambda before, _: len(before) >= 9, ("place", "late")),
+    "the call before it": ordered(
+        23, lambda before, _: before and before[-1][0] == "open", ("previous", "equals")
+    ),
+    "another open call": ordered(
+        24,
+        lambda before, at: before and at - before[-1][1] < timedelta(seconds=6),
+        ("concurrent", "open"),
+    ),
+    "a failure of another tool": ordered(
+        25,
+        lambda before, _: before and before[-1][0] == "list" and before[-1][2],
+        *(("previous", "failed"), ("others", "fail"), ("previous", "equals")),
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", ORDERED)
+def test_a_cause_in_the_order_of_calls_is_found(cause, answers):
+    server, expected = ORDERED[cause]
+    [row] = [row for row in answers.of(server, "contrasts") if row["tool"] == "t"]
+    found = {(row["aspect"], row["test"]), (row["and_aspect"], row["and_test"])} - {(None, None)}
+    assert found <= expected
+    assert found
