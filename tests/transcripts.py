@@ -65,6 +65,30 @@ def exchange(*messages: Any, recording: str = "r1", first: int = 1) -> list[dict
     ]
 
 
+def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": id_, "method": method}
+    return message | ({"params": params} if params else {})
+
+
+def result(id_: Any, **members: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "result": members}
+
+
+def error(id_: Any, code: int, message: str, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message, **more}}
+
+
+def exchange(*messages: Any, recording: str = "r1", first: int = 1) -> list[dict[str, Any]]:
+    """The events of these messages. The client sends those with a method, the server the others.
+
+    `first` is the number of the first event in the recording.
+    """
+    return [
+        (c2s if "method" in message else s2c)(seq, message, recording)
+        for seq, message in enumerate(messages, first)
+    ]
+
+
 def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:
     """Write a transcript file and return its path; bytes are written unchanged as lines."""
     lines = [e if isinstance(e, bytes) else json.dumps(e).encode() + b"\n" for e in events]

@@ -2,23 +2,17 @@
 
 import pytest
 
-import mcptally as mt
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.state import State
-from tests.output.html.stores import session
-from tests.transcripts import write
+from tests.output.html.stores import asked, defined, failed, scored, session
 
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 
 
 @pytest.mark.slow
 def test_the_first_page_waits_for_no_masked_copies_and_shows_no_secret(tmp_path):
-    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
-    said = {"content": [{"type": "text", "text": f"no login for {TOKEN}"}], "isError": True}
-    asked = {"method": "tools/call", "params": {"name": "read", "arguments": {"path": "a"}}}
-    events = session("one", "files", tools, [(asked, {"result": said})] * 5)
-    write(tmp_path / "traces.jsonl", list(events))
-    mt.score([tmp_path / "traces.jsonl"], out=tmp_path / "store")
+    calls = [(asked("read", path="a"), failed(f"no login for {TOKEN}"))] * 5
+    scored(tmp_path, session("one", "files", [defined("read")], calls))
     answers = Answers(State(tmp_path / "store"), 60)
     found = answers.ask("priorities")
     assert "no login for" in str(found.to_dicts())

@@ -25,7 +25,7 @@ import pytest
 import mcptally as mt
 from mcptally.output.explore.app import HEADERS
 from tests.output.explore.conftest import serving
-from tests.output.html.stores import ATTACKS, asked, defined, failed, session
+from tests.output.html.stores import ATTACKS, answered, asked, defined, failed, session
 from tests.transcripts import write
 
 pytestmark = pytest.mark.slow
@@ -43,32 +43,22 @@ class Served(NamedTuple):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("explore")
-    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", *ATTACKS)]
-
-    def answer(text: str, **more):
-        return {"result": {"content": [{"type": "text", "text": text}], **more}}
-
     calls = [
-        ({"method": "tools/call", "params": {"name": "read", "arguments": {"path": "first"}}},
-         answer("contents of first")),
-        ({"method": "tools/call", "params": {"name": "read", "arguments": {"path": "second"}}},
-         answer(f"KeyError: 'x' {TOKEN}", isError=True)),
-        *(
-            ({"method": "tools/call", "params": {"name": name, "arguments": {"path": name}}},
-             answer(name, isError=True))
-            for name in ATTACKS
-        ),
-    ]  # fmt: skip
+        (asked("read", path="first"), answered("contents of first")),
+        (asked("read", path="second"), failed(f"KeyError: 'x' {TOKEN}")),
+        *((asked(name, path=name), failed(name)) for name in ATTACKS),
+    ]
     archive = folder / "archive"
     archive.mkdir()
-    write(archive / "traces.jsonl", list(session("one", "files", tools, calls)))
+    tools = [defined(name) for name in ("read", *ATTACKS)]
+    write(archive / "traces.jsonl", session("one", "files", tools, calls))
     for server, tool, said in (
         (f"masked {TOKEN}", f"read {TOKEN}", "no"),
         ("x", "findx", "getaddrinfo ENOTFOUND h.test"),
         ("y", "findy", "getaddrinfo ENOTFOUND h.test"),
     ):
         calls = [(asked(tool), failed(said))]
-        write(archive / f"{tool}.jsonl", list(session(tool, server, [defined(tool)], calls)))
+        write(archive / f"{tool}.jsonl", session(tool, server, [defined(tool)], calls))
     mt.score(archive, out=folder / "store")
     # A zone of its own: times on pages and in addresses are in UTC whatever the machine's zone is.
     with (
@@ -113,12 +103,9 @@ def test_the_first_page_links_to_servers_problems_and_their_calls(served: Served
 
 
 def test_a_page_is_sent_again_only_after_a_run_replaced_the_store(tmp_path: Path):
-    tools = [{"name": "read", "inputSchema": {"type": "object"}}]
-    asked = {"method": "tools/call", "params": {"name": "read", "arguments": {}}}
-    said = {"result": {"content": [{"type": "text", "text": "no"}], "isError": True}}
     for number, name in enumerate(("one", "two"), 1):
-        events = list(session(name, "files", tools, [(asked, said)] * number))
-        write(tmp_path / f"{name}.jsonl", events)
+        calls = [(asked("read"), failed("no"))] * number
+        write(tmp_path / f"{name}.jsonl", session(name, "files", [defined("read")], calls))
     mt.score([tmp_path / "one.jsonl"], out=tmp_path / "store")
     with serving(tmp_path / "store") as address:
         wanted = f"{address}tool?server=files&tool=read"
@@ -184,12 +171,6 @@ def test_a_call_is_found_by_the_beginning_of_its_id(served: Served):
     assert first in page
 
 
-def test_an_unknown_call_is_named_in_the_page_that_says_so(served: Served):
-    status, page = get(f"{served.address}call/0123456789abcdef")
-    assert status == 404
-    assert "no call has the id '0123456789abcdef'" in text_of(page)
-
-
 def test_a_session_shows_its_calls_in_order_with_links_to_them(served: Served):
     (first, _), (second, _) = calls_of(served)
     _, page = get(f"{served.address}call/{first}")
@@ -206,6 +187,7 @@ def test_a_session_shows_its_calls_in_order_with_links_to_them(served: Served):
 @pytest.mark.parametrize(
     ("address", "words"),
     [
+        ("call/0123456789abcdef", "no call has the id '0123456789abcdef'"),
         ("session?session=none", "no session has the id"),
         ("table/tool_scors", "Did you mean"),
         ("table/tool_scores?server=other", "no server is called 'other'"),

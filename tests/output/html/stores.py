@@ -47,28 +47,29 @@ def session(
     """The events of a stdio session: handshake, list of tools, calls with their replies, if any."""
     yield t.opened(recording, server=server)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
-    about = {"name": client, "version": "1"}
+    known = {"capabilities": {"tools": {}}, "serverInfo": {"name": server, "version": "1"}}
     pairs = [
         (
-            {"method": "initialize", "params": {**hello, "clientInfo": about}},
-            {"result": {**hello, "capabilities": {"tools": {}}, "serverInfo": about}},
+            {
+                "method": "initialize",
+                "params": {**hello, "clientInfo": {"name": client, "version": "1"}},
+            },
+            {"result": {**hello, **known}},
         ),
         ({"method": "tools/list"}, {"result": {"tools": list(tools)}}),
         *calls,
     ]
-    seq = 1
+    messages = []
     for number, (request, reply) in enumerate(pairs):
         head = {"jsonrpc": "2.0", "id": number}
-        yield t.c2s(seq, {**head, **request}, recording)
-        seq += 1
+        messages.append(head | request)
         if reply is not None:
-            yield t.s2c(seq, {**head, **reply}, recording)
-            seq += 1
+            messages.append(head | reply)
         if number == 0:
-            initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            yield t.c2s(seq, initialized, recording)
-            seq += 1
-    yield t.event("close", seq, recording, reason="stdin-eof", exit_code=0, signal=None, counts={})
+            messages.append({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    yield from t.exchange(*messages, recording=recording)
+    end = {"reason": "stdin-eof", "exit_code": 0, "signal": None, "counts": {}}
+    yield t.event("close", len(messages) + 1, recording, **end)
 
 
 def asked(tool: str, **arguments: Any) -> dict[str, Any]:
