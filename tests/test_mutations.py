@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 from tests import mutations
 
 TESTS = Path(__file__).parent
@@ -25,10 +23,3 @@ def test_every_mutation_still_breaks_one_place_and_names_tests_that_there_are():
             file, _, name = test.partition("::")
             defined = f"def {name}(" if name else "def test_"
             assert defined in (TESTS / file).read_text(encoding="utf-8"), test
-
-
-def test_an_old_text_that_is_not_there_once_is_refused():
-    row = mutations.Mutation(name="n", file="f", old="a", new="b", tests=())
-    assert row.broken("xay") == "xby"
-    with pytest.raises(ValueError, match="2 times"):
-        row.broken("aa")

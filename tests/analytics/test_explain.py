@@ -188,11 +188,6 @@ def test_seed_scores_are_shown_only_if_asked_for(store: mt.Store, each):
         assert expected in words
 
 
-def test_the_first_matching_rule_is_the_one_that_decided(each):
-    for found in each.values():
-        assert (found.rules[0]["id"] if found.rules else None) == found.call["rule"]
-
-
 def test_a_call_that_did_not_fail_has_no_verdict(each):
     _, worked, _ = each.values()
     assert "the call did not fail" in explanation.text(worked)

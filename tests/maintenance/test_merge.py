@@ -14,7 +14,8 @@ from mcptally.cli import cli
 from mcptally.errors import StoreError, UsageError
 from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
-from tests.pipeline.test_incremental import assert_as_full_run, recording, tables
+from tests.pipeline.test_incremental import assert_as_full_run, recording
+from tests.stored_tables import tables
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow

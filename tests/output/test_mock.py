@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 import mcptally as mt
 from mcptally.output import mock
 from tests.fleet.test_fleet import TRANSCRIPTS
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import call, error, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -25,43 +25,27 @@ LISTED = [
     {"name": "read", "description": "Reads", "inputSchema": {"type": "object"}},
     {"name": "write", "inputSchema": {"type": "object"}},
 ]
+FILE = {"uri": "file:///a", "text": "resource a"}
+CLIENT, SERVER = {"name": "c", "version": "1"}, {"name": "files", "version": "1.2"}
+HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}}
 EVENTS = [
     opened(),
-    c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {},
-        "clientInfo": {"name": "c", "version": "1"}
-    }}),
-    s2c(2, {"jsonrpc": "2.0", "id": 0, "result": {
-        "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
-        "serverInfo": {"name": "files", "version": "1.2"}, "instructions": "Read first.",
-    }}),
-    c2s(3, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-    s2c(4, {"jsonrpc": "2.0", "id": 1, "result": {"tools": LISTED[:1], "nextCursor": "2"}}),
-    c2s(5, {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {"cursor": "2"}}),
-    s2c(6, {"jsonrpc": "2.0", "id": 2, "result": {"tools": LISTED[1:]}}),
-    c2s(7, call(3, "read", path="a", lines=2)),
-    s2c(8, text(3, "no such file", isError=True)),
-    c2s(9, call(4, "write", path="a", content="new")),
-    s2c(10, text(4, "written")),
-    c2s(11, call(5, "read", path="a", lines=2)),
-    s2c(12, text(5, "new")),
-    c2s(13, call(6, "read", path="b")),
-    s2c(14, {"jsonrpc": "2.0", "id": 6, "error": {
-        "code": -32602, "message": "too big", "data": 7,
-    }}),
-    c2s(15, call(7, "read", path="c")),
-    c2s(16, {"jsonrpc": "2.0", "id": 8, "method": "resources/read", "params": {"uri": "file:///a"}}),
-    s2c(17, {"jsonrpc": "2.0", "id": 8, "result": {
-        "contents": [{"uri": "file:///a", "text": "resource a"}],
-    }}),
-    c2s(18, {"jsonrpc": "2.0", "id": 9, "method": "prompts/get",
-             "params": {"name": "sum", "arguments": {"of": "a"}}}),
-    s2c(19, {"jsonrpc": "2.0", "id": 9, "result": {
-        "messages": [{"role": "user", "content": {"type": "text", "text": "Sum a"}}],
-    }}),
-    c2s(20, call(10, "write", path="odd")),
-    s2c(21, {"jsonrpc": "2.0", "id": 10, "result": {"content": "not a list"}}),
-]  # fmt: skip
+    *exchange(
+        request(0, "initialize", clientInfo=CLIENT, **HELLO),
+        result(0, serverInfo=SERVER, instructions="Read first.", **HELLO),
+        *(request(1, "tools/list"), result(1, tools=LISTED[:1], nextCursor="2")),
+        *(request(2, "tools/list", cursor="2"), result(2, tools=LISTED[1:])),
+        *(call(3, "read", path="a", lines=2), text(3, "no such file", isError=True)),
+        *(call(4, "write", path="a", content="new"), text(4, "written")),
+        *(call(5, "read", path="a", lines=2), text(5, "new")),
+        *(call(6, "read", path="b"), error(6, -32602, "too big", data=7)),
+        call(7, "read", path="c"),
+        *(request(8, "resources/read", uri="file:///a"), result(8, contents=[FILE])),
+        request(9, "prompts/get", name="sum", arguments={"of": "a"}),
+        result(9, messages=[{"role": "user", "content": {"type": "text", "text": "Sum a"}}]),
+        *(call(10, "write", path="odd"), result(10, content="not a list")),
+    ),
+]
 
 
 @pytest.fixture(scope="module")

@@ -14,49 +14,39 @@ import mcptally as mt
 from mcptally.errors import QueryError, UsageError
 from mcptally.output import mock
 from mcptally.output.repro import script
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
 
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
 INJECTION = '"""\nraise SystemExit(7)  # \\'
+MISSING = "Error: no file 'b' in /data/17"
 DEEP = json.loads("[" * 240 + "]" * 240)
 LISTED = [
-    {
-        "name": "read",
-        "inputSchema": {"type": "object"},
-        "annotations": {"readOnlyHint": True},
-    },
+    {"name": "read", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "write", "inputSchema": {"type": "object"}},
 ]
 
 
 def recorded(path: Path, error: str) -> Path:
     """A recording whose `read` of a missing file gets the error."""
-    events = [
-        opened(command=["files", "--token", TOKEN]),
-        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": LISTED}}),
-        c2s(3, call(2, "write", path="a", content="new")),
-        s2c(4, text(2, "written")),
-        c2s(5, call(3, "read", path="b")),
-        s2c(6, text(3, error, isError=True)),
-        c2s(7, call(4, "write", path="c", key=TOKEN)),
-        s2c(8, text(4, "Error: disk full", isError=True)),
-        c2s(9, call(5, INJECTION, path=INJECTION)),
-        s2c(10, text(5, INJECTION, isError=True)),
-        c2s(11, {"jsonrpc": "2.0", "id": 6, "method": "resources/read", "params": {"uri": "x:y"}}),
-        c2s(12, call(7, "read", path="late")),
-        c2s(13, call(8, "read", path=DEEP)),
-        s2c(14, text(8, "no path", isError=True)),
-    ]
-    return write(path, events)
+    events = exchange(
+        *(request(1, "tools/list"), result(1, tools=LISTED)),
+        *(call(2, "write", path="a", content="new"), text(2, "written")),
+        *(call(3, "read", path="b"), text(3, error, isError=True)),
+        *(call(4, "write", path="c", key=TOKEN), text(4, "Error: disk full", isError=True)),
+        *(call(5, INJECTION, path=INJECTION), text(5, INJECTION, isError=True)),
+        request(6, "resources/read", uri="x:y"),
+        call(7, "read", path="late"),
+        *(call(8, "read", path=DEEP), text(8, "no path", isError=True)),
+    )
+    return write(path, [opened(command=["files", "--token", TOKEN]), *events])
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repro")
-    archive = recorded(folder / "traces.jsonl", "Error: no file 'b' in /data/17")
+    archive = recorded(folder / "traces.jsonl", MISSING)
     mt.score([archive], out=folder / "store")
     return mt.open_store(folder / "store")
 
@@ -89,11 +79,7 @@ def test_a_failure_that_happens_again_is_the_same(store, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        pytest.param("Error: no file 'q' in /tmp/3", 0, marks=pytest.mark.slow),
-        ("Error: permission denied", 1),
-    ],
+    ("error", "code"), [("Error: no file 'q' in /tmp/3", 0), ("Error: permission denied", 1)]
 )
 def test_errors_are_the_same_if_only_what_varies_differs(store, tmp_path, monkeypatch, error, code):
     other = mock.mock_server(mock.read([recorded(tmp_path / "traces.jsonl", error)]))
@@ -155,7 +141,7 @@ def test_what_cannot_be_repeated_is_an_error(store, seq, error, words):
 
 
 def test_without_a_recorded_command_one_must_be_given(tmp_path):
-    events = [opened(command=None), c2s(1, call(1)), s2c(2, text(1))]
+    events = [opened(command=None), *exchange(call(1), text(1))]
     mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "store")
     store = mt.open_store(tmp_path / "store")
     with pytest.raises(UsageError, match="give the command after `--`"):
@@ -183,9 +169,8 @@ def test_the_command_runs_the_script_and_exits_with_its_code(store, tmp_path):
     code, said = run("--record", str(again), "--", *PYTHON, "mock", str(store.path))
     assert (code, "same: tool_error" in said) == (0, True)
     assert f"next: mcptally score {again}" in said
-    assert calls_of_tools(again, tmp_path / "store") == [
-        ("demo", "stdio", "read", "tool_error", "Error: no file 'b' in /data/17")
-    ]
+    found = calls_of_tools(again, tmp_path / "store")
+    assert found == [("demo", "stdio", "read", "tool_error", MISSING)]
     code, said = run("--", "no-such-command")
     assert (code, "cannot connect to the server" in said) == (2, True)
 
@@ -199,8 +184,7 @@ def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
         address = served.stdout.readline().strip()
         events = [
             opened(command=None, url=address, transport="streamable_http"),
-            c2s(1, call(1, "read", path="b")),
-            s2c(2, text(1, "Error: no file 'b' in /data/17", isError=True)),
+            *exchange(call(1, "read", path="b"), text(1, MISSING, isError=True)),
         ]
         mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "over_http")
         asked, again = mt.open_store(tmp_path / "over_http"), tmp_path / "again"
@@ -209,9 +193,8 @@ def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
     finally:
         served.terminate()
         served.communicate()
-    assert calls_of_tools(again, tmp_path / "store") == [
-        ("demo", "streamable_http", "read", "tool_error", "Error: no file 'b' in /data/17")
-    ]
+    found = calls_of_tools(again, tmp_path / "store")
+    assert found == [("demo", "streamable_http", "read", "tool_error", MISSING)]
 
 
 TIME = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "bin" / "mcp-server-time"
@@ -227,8 +210,9 @@ def test_a_failure_of_a_real_server_is_recorded_when_it_is_repeated(tmp_path, mo
     said = f"Error executing tool get_current_time: {error}"
     events = [
         opened(command=[str(TIME), "--local-timezone", "UTC"], server="time"),
-        c2s(1, call(1, "get_current_time", timezone="Nowhere/Else")),
-        s2c(2, text(1, said, isError=True)),
+        *exchange(
+            call(1, "get_current_time", timezone="Nowhere/Else"), text(1, said, isError=True)
+        ),
     ]
     mt.score([write(tmp_path / "traces.jsonl", events)], out=tmp_path / "store")
     asked, again = mt.open_store(tmp_path / "store"), tmp_path / "again"

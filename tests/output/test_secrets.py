@@ -3,7 +3,6 @@
 import asyncio
 import io
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from mcp.client.client import Client
 
 import mcptally as mt
-from mcptally import cli
 from mcptally.analytics.store import open_store
 from mcptally.analytics.views import question_titles
 from mcptally.output.export import export
@@ -25,7 +23,18 @@ from mcptally.redaction import display
 from mcptally.store.parts import write_part
 from mcptally.store.work_folder import Provenance, create_work_folder, publish
 from mcptally.tables.all_tables import TABLES
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.commands import run_bytes
+from tests.transcripts import (
+    call,
+    error,
+    event,
+    exchange,
+    opened,
+    request,
+    result,
+    text,
+    write,
+)
 
 SECRETS = {
     "github": "ghp_" + "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8xC0uR5tY1",
@@ -87,19 +96,16 @@ def events() -> list[dict]:
         opened(server=f"demo {github}", command=["demo", "--token", MEMBER, SECRETS["url"]]),
         event("stderr", 1, text=f"started with {aws}"),
     ]
-    tools = [{"name": f"echo {jwt}", "description": aws, "inputSchema": {"type": "object"}}]
-    listing = {"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}
-    found.append(c2s(2, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}))
-    found.append(s2c(3, listing))
+    tool = {"name": f"echo {jwt}", "description": aws, "inputSchema": {"type": "object"}}
+    messages = [request("l", "tools/list"), result("l", tools=[tool])]
     for number in range(12):
-        asked = call(number, f"echo {jwt}", password=MEMBER, note=SECRETS["slack"], q=[aws])
-        said = text(number, f"no: {SECRETS['bearer']} {SECRETS['url']}", isError=number % 2 == 0)
-        found += [c2s(4 + 2 * number, asked), s2c(5 + 2 * number, said)]
-    asked = {"jsonrpc": "2.0", "id": github, "method": "resources/read"}
-    found.append(c2s(40, asked | {"params": {"uri": SECRETS["url"]}}))
-    error = {"code": -32000, "message": SECRETS["password"], "data": {"token": MEMBER}}
-    found.append(s2c(41, {"jsonrpc": "2.0", "id": github, "error": error}))
-    return found
+        given = {"password": MEMBER, "note": SECRETS["slack"], "q": [aws]}
+        messages.append(call(number, f"echo {jwt}", **given))
+        said = f"no: {SECRETS['bearer']} {SECRETS['url']}"
+        messages.append(text(number, said, isError=number % 2 == 0))
+    messages.append(request(github, "resources/read", uri=SECRETS["url"]))
+    messages.append(error(github, -32000, SECRETS["password"], data={"token": MEMBER}))
+    return found + exchange(*messages, first=2)
 
 
 @pytest.fixture(scope="module")
@@ -144,17 +150,14 @@ def leaks(data: bytes | str) -> set[str]:
     return {leak for leak in (*LEAKS, MEMBER) if any(leak.encode() in form for form in forms)}
 
 
-def run(capfdbinary, monkeypatch, *words) -> tuple[bytes, bytes]:
+def printed(*words: object) -> bytes:
     """Return what the command writes to stdout and stderr."""
-    monkeypatch.setattr(sys, "argv", ["mcptally", *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
+    done = run_bytes(*words)
     if words[0] in {"export", "report", "compare"} or (
-        words[0] == "query" and "::" not in words[2]
+        words[0] == "query" and "::" not in str(words[2])
     ):
-        assert ended.value.code in {0, 1}, capfdbinary.readouterr()
-    sys.stdout.flush()
-    return capfdbinary.readouterr()
+        assert done.returncode in {0, 1}, done.stderr
+    return done.stdout + done.stderr
 
 
 def test_the_masks_find_every_planted_secret_in_plain_text_and_in_json():
@@ -176,13 +179,13 @@ MASKED = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "markdown"])
-def test_no_answer_of_query_holds_a_secret(store, capfdbinary, monkeypatch, form):
+def test_no_answer_of_query_holds_a_secret(store, form):
     for query in MASKED:
-        out, err = run(capfdbinary, monkeypatch, "query", store, query, "--format", form)
-        if form == "parquet" and out:
+        out = printed("query", store, query, "--format", form)
+        if out.startswith(b"PAR1"):
             table = pa.parquet.read_table(io.BytesIO(out))
             out = (str(table.schema.names) + str(table.to_pylist())).encode()
-        assert leaks(out) | leaks(err) == set(), query
+        assert leaks(out) == set(), query
 
 
 @pytest.mark.slow
@@ -239,7 +242,7 @@ def test_what_is_exported_with_masks_is_still_what_its_format_says(store, tmp_pa
 
 
 @pytest.mark.slow
-def test_raw_is_a_choice_of_query_show_compare_and_export(store, capfdbinary, monkeypatch):
+def test_raw_is_a_choice_of_query_show_compare_and_export(store):
     (call_id,) = open_store(store).sql("SELECT call_id FROM calls LIMIT 1").fetchall()[0]
     for words in (
         ("query", store, "SELECT response FROM calls"),
@@ -248,22 +251,22 @@ def test_raw_is_a_choice_of_query_show_compare_and_export(store, capfdbinary, mo
         ("compare", store, store, "--format", "json"),
         ("export", store, "--to", "csv"),
     ):
-        assert not leaks(run(capfdbinary, monkeypatch, *words)[0]), words
-        assert leaks(run(capfdbinary, monkeypatch, *words, "--raw")[0]), words
+        assert not leaks(printed(*words)), words
+        assert leaks(printed(*words, "--raw")), words
 
 
 @pytest.mark.slow
-def test_no_explanation_holds_a_secret_and_none_is_cut_in_half(store, capfdbinary, monkeypatch):
+def test_no_explanation_holds_a_secret_and_none_is_cut_in_half(store):
     calls = open_store(store).sql("SELECT call_id FROM calls").fetchall()
     for (call_id,) in calls[:1] + calls[-1:]:
         for more in ((), ("--full", "--seed"), ("--format", "json", "--seed")):
-            out, err = run(capfdbinary, monkeypatch, "show", store, call_id, *more)
-            assert leaks(out) | leaks(err) == set()
+            out = printed("show", store, call_id, *more)
+            assert leaks(out) == set()
             assert SECRETS["github"][:12].encode() not in out
 
 
 @pytest.mark.slow
-def test_no_comparison_gate_or_page_holds_a_secret(store, tmp_path, capfdbinary, monkeypatch):
+def test_no_comparison_gate_or_page_holds_a_secret(store, tmp_path):
     def renamed(_table: type, frame: pl.DataFrame) -> pl.DataFrame:
         return frame.with_columns(tool=pl.col("tool") + " x") if "tool" in frame.columns else frame
 
@@ -271,21 +274,16 @@ def test_no_comparison_gate_or_page_holds_a_secret(store, tmp_path, capfdbinary,
     files = ("--junit", tmp_path / "j.xml", "--sarif", tmp_path / "s.json")
     for form in ("table", "json"):
         gate = ("--fail-on", "vanished", "--all", *files)
-        outs = run(capfdbinary, monkeypatch, "compare", store, other, "--format", form, *gate)
-        assert leaks(b"".join(outs)) == set()
-    outs = run(capfdbinary, monkeypatch, "compare", store, other, "--metrics", "--format", "json")
-    assert leaks(b"".join(outs)) == set()
+        assert leaks(printed("compare", store, other, "--format", form, *gate)) == set()
+    assert leaks(printed("compare", store, other, "--metrics", "--format", "json")) == set()
     for name in ("j.xml", "s.json"):
         assert leaks((tmp_path / name).read_bytes()) == set()
     ET.parse(tmp_path / "j.xml")  # noqa: S314  (we wrote it)
-    outs = run(capfdbinary, monkeypatch, "report", store, other, "-o", "-")
-    assert leaks(b"".join(outs)) == set()
+    assert leaks(printed("report", store, other, "-o", "-")) == set()
 
 
 @pytest.mark.slow
-def test_nothing_that_the_archive_s_commands_print_holds_a_secret(
-    archive, tmp_path, capfdbinary, monkeypatch
-):
+def test_nothing_that_the_archive_s_commands_print_holds_a_secret(archive, tmp_path):
     token = SECRETS["github"]
     folder = tmp_path / f"in-{token}"
     folder.mkdir()
@@ -293,18 +291,11 @@ def test_nothing_that_the_archive_s_commands_print_holds_a_secret(
     (folder / "a.jsonl").write_bytes(broken)
     (tmp_path / "labels.jsonl").write_text(json.dumps({"text": token, "verdict": token}) + "\n")
     out = tmp_path / "store"
-    gates = (
-        "--fail-on",
-        "findings.error > 0",
-        "--junit",
-        tmp_path / "j",
-        "--sarif",
-        tmp_path / "s",
-    )
+    files = ("--junit", tmp_path / "j", "--sarif", tmp_path / "s")
     for words in (
         ("check", folder),
         ("check", folder, "--format", "json"),
-        ("score", folder, "-o", out, *gates),
+        ("score", folder, "-o", out, "--fail-on", "findings.error > 0", *files),
         ("query", out, "finding_counts"),
         ("doctor", "--store", out),
         ("doctor", "--store", out, "--format", "json"),
@@ -315,8 +306,7 @@ def test_nothing_that_the_archive_s_commands_print_holds_a_secret(
         ("evaluate", tmp_path / "labels.jsonl"),
         ("show", out, token),
     ):
-        outs = run(capfdbinary, monkeypatch, *words)
-        assert leaks(b"".join(outs)) == set(), (words[0], outs)
+        assert leaks(said := printed(*words)) == set(), (words[0], said)
     for name in ("j", "s"):
         assert leaks((tmp_path / name).read_bytes()) == set()
 

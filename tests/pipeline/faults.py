@@ -20,7 +20,10 @@ from typing import Any, Final, NamedTuple
 import duckdb
 import polars as pl
 
-from tests.transcripts import c2s, call, opened, s2c, text, write
+import mcptally as mt
+from mcptally.analytics import duckdb_file
+from tests.stored_tables import tables
+from tests.transcripts import call, exchange, opened, text, write
 
 ROOT: Final = Path(__file__).parents[2]
 TRACES: Final = ROOT / "sample_traces"
@@ -35,18 +38,6 @@ CHANGES: Final = frozenset(
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, read from the files that a query reads, sorted."""
-    import mcptally as mt
-    from mcptally.tables.all_tables import TABLES
-
-    files = mt.open_store(store).files
-    return {
-        table.name: pl.read_parquet(files[table.name], glob=False).sort(table.key, nulls_last=True)
-        for table in TABLES
-    }
-
-
 def in_plain_duckdb(store: Path) -> set[str] | None:
     """The ids of calls in the views of `mcptally.duckdb`; None if there is no such file."""
     if not (store / "mcptally.duckdb").exists():
@@ -58,10 +49,7 @@ def in_plain_duckdb(store: Path) -> set[str] | None:
 
 def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bool:
     """Whether the tables of two stores are equal."""
-    return all(
-        now[name].equals(frame) or now[name].sort(pl.all()).equals(frame.sort(pl.all()))
-        for name, frame in wanted.items()
-    )
+    return all(now[name].equals(frame) for name, frame in wanted.items())
 
 
 # --- commands --------------------------------------------------------------------
@@ -79,54 +67,35 @@ class Scenario(NamedTuple):
 def _archive(folder: Path) -> list[Path]:
     """Two transcripts, each with two calls."""
     (folder / "archive").mkdir(parents=True)
+    messages = (call(1, "gone"), text(1, "first"), call(2, "stays"), text(2, "second"))
     return [
         write(
             folder / "archive" / f"{name}.jsonl",
-            [
-                opened(name, server=name),
-                c2s(1, call(1, "gone"), name),
-                s2c(2, text(1, "first"), name),
-                c2s(3, call(2, "stays"), name),
-                s2c(4, text(2, "second"), name),
-            ],
+            [opened(name, server=name), *exchange(*messages, recording=name)],
         )
         for name in "ab"
     ]
 
 
-def _with_views(store: Path) -> None:
-    from mcptally.analytics import duckdb_file
-
-    duckdb_file.write(store)
-
-
 def _build_score(folder: Path) -> None:
-    import mcptally as mt
-
     first, _ = _archive(folder)
     mt.score([first], out=folder / "store")
-    _with_views(folder / "store")
+    duckdb_file.write(folder / "store")
 
 
 def _score(folder: Path) -> None:
-    import mcptally as mt
-
     mt.score(folder / "archive", out=folder / "store")
 
 
 def _build_merge(folder: Path) -> None:
-    import mcptally as mt
-
     first, second = _archive(folder)
     mt.score([first], out=folder / "store")
     mt.score([second], out=folder / "other")
     (folder / "archive").rename(folder / "elsewhere")
-    _with_views(folder / "store")
+    duckdb_file.write(folder / "store")
 
 
 def _merge(folder: Path) -> None:
-    import mcptally as mt
-
     mt.merge_stores([folder / "store", folder / "other"], out=folder / "store")
 
 

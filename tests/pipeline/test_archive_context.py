@@ -14,37 +14,32 @@ from mcptally.pipeline import archive_context, incremental
 from mcptally.pipeline.archive_context import ArchiveContext, StoredSummaries
 from mcptally.store.manifest import SUMMARIES
 from tests.pipeline.golden import TRACES
-from tests.pipeline.test_partitioning import tables
+from tests.stored_tables import PLACES, assert_same
 
 pytestmark = pytest.mark.slow
 
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 
 
-@pytest.fixture(scope="module")
-def in_memory(sample_store: mt.Store) -> dict[str, pl.DataFrame]:
-    return tables(sample_store.path)
-
-
-def test_facts_on_disk_give_the_tables_of_facts_in_memory(tmp_path: Path, monkeypatch, in_memory):
+def test_facts_on_disk_give_the_tables_of_facts_in_memory(
+    tmp_path: Path, monkeypatch, sample_store
+):
     monkeypatch.setattr(archive_context, "ROWS", 10)
     monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     monkeypatch.setattr(archive_context, "AT_A_TIME", 2)
     mt.score(FILES, out=tmp_path / "store", partition_bytes=900_000)
-    for name, frame in tables(tmp_path / "store").items():
-        assert_frame_equal(frame, in_memory[name])
+    assert_same(tmp_path / "store", sample_store.path, *PLACES)
 
 
 def test_an_incremental_run_with_facts_on_disk_gives_the_tables_of_a_full_run(
-    tmp_path: Path, monkeypatch, in_memory
+    tmp_path: Path, monkeypatch, sample_store
 ):
     monkeypatch.setattr(archive_context, "ROWS", 10)
     monkeypatch.setattr(archive_context, "COMPACT_FROM", 3)
     monkeypatch.setattr(incremental, "IN_MEMORY", 0)
     mt.score(FILES[::2], out=tmp_path / "store", partition_bytes=900_000)
     assert mt.score(FILES, out=tmp_path / "store", partition_bytes=900_000, jobs=2).reused
-    for name, frame in tables(tmp_path / "store").items():
-        assert_frame_equal(frame, in_memory[name])
+    assert_same(tmp_path / "store", sample_store.path, *PLACES)
 
 
 class CountedSummaries(StoredSummaries):

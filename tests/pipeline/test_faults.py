@@ -22,7 +22,8 @@ from mcptally.output.mcp_server import server
 from mcptally.pipeline import fingerprint
 from tests.output.test_mcp_server import rows, talk
 from tests.pipeline import faults
-from tests.pipeline.test_incremental import assert_as_full_run, assert_same, tables
+from tests.pipeline.test_incremental import assert_as_full_run
+from tests.stored_tables import assert_same
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -321,7 +322,7 @@ def test_doctor_names_a_damaged_file_and_the_next_run_replaces_it(whole, store: 
         assert f"findings/{path.name}" in done.output.replace("\n", "").replace(" ", "")
     summary = mt.score(whole, out=store)
     assert f"findings/{path.name}" in str(summary.in_full)
-    assert_same(tables(store), tables(whole / "store"))
+    assert_same(store, whole / "store")
 
 
 def test_a_damaged_summary_does_not_prevent_queries(store: Path, whole: Path):

@@ -18,38 +18,18 @@ import polars as pl
 import pytest
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
-from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import StoreError
 from mcptally.pipeline import carry_over, fingerprint
-from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.seed_scores import SeedScores
 from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
+from tests.stored_tables import assert_equal, assert_same, tables
 from tests.transcripts import c2s, call, event, lines_of, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
-
-
-def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Return every table of a store with all columns and sorted rows."""
-    found = {}
-    for table in TABLES:
-        frame = pl.read_parquet(store / table.name / "*.parquet")
-        lists = [name for name, kind in frame.schema.items() if kind.is_nested()]
-        frame = frame.with_columns(
-            pl.col(lists).map_elements(lambda v: json.dumps(v.to_list(), default=str), pl.String)
-        )
-        found[table.name] = frame.sort(frame.columns, nulls_last=True)
-    return found
-
-
-def assert_same(these: dict[str, pl.DataFrame], others: dict[str, pl.DataFrame]) -> None:
-    """Assert that two stores have the same tables."""
-    for name, frame in others.items():
-        assert_frame_equal(these[name], frame)
 
 
 def assert_as_full_run(store: Path, files: Iterable[Path], folder: Path, **how: Any) -> None:
@@ -57,7 +37,7 @@ def assert_as_full_run(store: Path, files: Iterable[Path], folder: Path, **how: 
     anew = folder / "anew"
     shutil.rmtree(anew, ignore_errors=True)
     mt.score(list(files), out=anew, **how)
-    assert_same(tables(store), tables(anew))
+    assert_same(store, anew)
     ours, theirs = (json.loads((path / "store.json").read_text()) for path in (store, anew))
     assert ours["rows"] == theirs["rows"]
     same = ("file", "size", "sha256")
@@ -504,7 +484,7 @@ def test_files_without_a_recording_can_be_added_and_removed(scored: Path):
     for name in ("broken.jsonl", "empty.jsonl"):
         (scored / name).unlink()
     assert again(scored).reused == 3
-    assert_same(tables(scored / "store"), without)
+    assert_equal(tables(scored / "store"), without)
 
 
 def test_many_small_runs_leave_few_parts(tmp_path: Path, monkeypatch):
@@ -591,7 +571,7 @@ def test_rows_with_another_provenance_are_not_reused(scored: Path, change, why):
     if how:
         assert again(scored, **how).reused == 3
     else:
-        assert_same(tables(scored / "store"), before)
+        assert_equal(tables(scored / "store"), before)
 
 
 def test_a_file_that_the_manifest_does_not_list_is_not_read_and_is_removed(scored: Path):
@@ -609,7 +589,7 @@ def test_a_file_that_the_manifest_does_not_list_is_not_read_and_is_removed(score
     # Every run writes `tools` and the files of empty tables again.
     rewritten = {path.name.partition("-")[0] for path in set(before) - set(kept)}
     assert rewritten <= {"tools", "empty"}
-    assert_same(tables(store), rows)
+    assert_equal(tables(store), rows)
 
 
 def test_a_store_of_another_format_says_how_to_rebuild_it(scored: Path):

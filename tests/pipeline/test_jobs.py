@@ -11,9 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally.errors import McptallyError, StoreError
@@ -29,21 +27,16 @@ from mcptally.pipeline.plan import (
 )
 from mcptally.store.work_folder import working
 from tests.pipeline.golden import TRACES
-from tests.pipeline.test_partitioning import FILES, scattered, tables
+from tests.pipeline.test_partitioning import FILES, scattered
+from tests.stored_tables import PLACES, assert_same
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def alone(sample_store: mt.Store) -> dict[str, pl.DataFrame]:
-    return tables(sample_store.path)
-
-
-def test_two_processes_put_recordings_split_over_files_together(tmp_path: Path, alone):
+def test_two_processes_put_recordings_split_over_files_together(tmp_path: Path, sample_store):
     files = scattered(tmp_path, FILES, parts=4)
     mt.score(files, out=tmp_path / "store", jobs=2, partition_bytes=1_000_000)
-    for name, frame in tables(tmp_path / "store").items():
-        assert_frame_equal(frame, alone[name])
+    assert_same(tmp_path / "store", sample_store.path, *PLACES)
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 3])

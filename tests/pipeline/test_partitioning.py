@@ -18,9 +18,10 @@ from mcptally.pipeline.gathering import stored_summaries
 from mcptally.pipeline.partition_summary import NEEDS
 from mcptally.pipeline.plan import plan, sizes_of, transcript_bytes
 from mcptally.pipeline.scoring import ScoringRules
-from mcptally.store.manifest import SUMMARIES, live_files, read_manifest
+from mcptally.store.manifest import SUMMARIES, read_manifest
 from mcptally.tables.all_tables import TABLES
 from tests.pipeline.golden import TRACES
+from tests.stored_tables import PLACES, assert_equal, assert_same, in_order, tables
 from tests.transcripts import lines_of
 
 pytestmark = pytest.mark.slow
@@ -28,23 +29,6 @@ pytestmark = pytest.mark.slow
 FILES = sorted(TRACES.rglob("*.jsonl*"))
 CUT = 1_000_000
 """A limit that divides the sample traces into three partitions."""
-
-
-def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, sorted, without columns that name files and lines."""
-    found = {}
-    for table in (table for table in TABLES if (store / table.name).exists()):
-        frame = pl.read_parquet(store / table.name / "*.parquet", missing_columns="insert")
-        frame = frame.drop("file", "line", "files", strict=False)
-        keys = [key for key in table.key if key in frame.columns]
-        found[table.name] = frame.sort(keys, nulls_last=True)
-    return found
-
-
-@pytest.fixture(scope="module")
-def whole(sample_store: mt.Store) -> dict[str, pl.DataFrame]:
-    """The tables of the sample traces, scored as one partition."""
-    return tables(sample_store.path)
 
 
 def scattered(folder: Path, files: list[Path], *, parts: int) -> list[Path]:
@@ -72,24 +56,12 @@ def one_file(folder: Path) -> Path:
     return path
 
 
-def every_row(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store, sorted by all columns, with names of files and lines."""
-    files = live_files(store, read_manifest(store))
-    frames = {table: pl.read_parquet(files[table.name], glob=False) for table in TABLES}
-    return {
-        table.name: frame.sort(*table.key, pl.struct(pl.all()).hash(), nulls_last=True)
-        for table, frame in frames.items()
-    }
-
-
 def test_a_file_that_is_cut_between_recordings_has_the_tables_of_the_whole(tmp_path: Path):
     path = one_file(tmp_path / "archive")
     assert len(plan(sizes_of([path]), limit=CUT)) > 2
     mt.score(path, out=tmp_path / "whole")
     mt.score(path, out=tmp_path / "cut", partition_bytes=CUT)
-    expected = every_row(tmp_path / "whole")
-    for name, frame in every_row(tmp_path / "cut").items():
-        assert_frame_equal(frame, expected[name])
+    assert_same(tmp_path / "cut", tmp_path / "whole")
     # Without `stat`, which a file that was just written does not have.
     sources = [
         [msgspec.structs.replace(each, stat=None) for each in read_manifest(store)["archive"]]
@@ -106,9 +78,7 @@ def test_parts_of_a_file_are_scored_together_if_another_file_continues_one(tmp_p
     (tmp_path / "archive" / "more.jsonl").write_bytes(b"".join(moved))
     mt.score(path.parent, out=tmp_path / "whole")
     mt.score(path.parent, out=tmp_path / "cut", partition_bytes=CUT)
-    expected = every_row(tmp_path / "whole")
-    for name, frame in every_row(tmp_path / "cut").items():
-        assert_frame_equal(frame, expected[name])
+    assert_same(tmp_path / "cut", tmp_path / "whole")
 
 
 def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame]:
@@ -121,33 +91,39 @@ def finished(work: Path, chunk: int, *, several: bool) -> dict[str, pl.DataFrame
     summaries = stored_summaries(work, [0])
     context = ArchiveContext([summaries], work / "facts")
     own = summaries.read("listed", ["definition"]).get_column("definition")
-    written = worker.finish(0, context.excerpt(summaries.read(NEEDS), own))
-    assert written.rows["recordings"] == report.recordings.n_unique() == report.recordings.len()
+    done = worker.finish(0, context.excerpt(summaries.read(NEEDS), own))
+    assert done.rows["recordings"] == report.recordings.n_unique() == report.recordings.len()
     assert not list(work.glob("spool/*"))
-    return tables(work)
+    written = {table: work / table.name / "*.parquet" for table in TABLES}
+    return {
+        table.name: in_order(table, pl.read_parquet(files), *PLACES)
+        for table, files in written.items()
+        if files.parent.exists()
+    }
 
 
 def test_the_tables_do_not_depend_on_slices_of_a_partition(tmp_path: Path):
     whole = finished(tmp_path / "whole", chunk=1 << 30, several=False)
     sliced = finished(tmp_path / "sliced", chunk=6 << 20, several=True)
-    for name, frame in sliced.items():
-        assert_frame_equal(frame, whole[name])
+    assert_equal(sliced, whole)
     works = (tmp_path / "whole", tmp_path / "sliced")
     needs = [pl.read_parquet(work / SUMMARIES / NEEDS / "*.parquet") for work in works]
     assert_frame_equal(*needs, check_row_order=False)
 
 
-def test_neither_partitions_nor_a_copy_of_a_file_change_the_tables(tmp_path: Path, whole):
+def test_neither_partitions_nor_a_copy_of_a_file_change_the_tables(
+    tmp_path: Path, sample_store: mt.Store
+):
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(b"".join(lines_of(FILES[0])))
     mt.score([*FILES, copy], out=tmp_path / "store", partition_bytes=CUT)
-    again = tables(tmp_path / "store")
+    again, whole = (tables(store, *PLACES) for store in (tmp_path / "store", sample_store.path))
     duplicates = pl.col("rule") == "archive.duplicate_events"
     assert again["findings"].filter(duplicates).height
     again["findings"] = again["findings"].remove(duplicates)
-    for name, frame in again.items():
-        counted = ("findings",) if name == "recordings" else ()
-        assert_frame_equal(frame.drop(counted), whole[name].drop(counted))
+    for found in (again, whole):
+        found["recordings"] = found["recordings"].drop("findings")
+    assert_equal(again, whole)
 
 
 def test_the_size_of_a_compressed_transcript_is_estimated_from_its_beginning(tmp_path: Path):

@@ -24,7 +24,8 @@ from mcptally.store.remote_copy import local_copy
 from mcptally.store.source_files import source_of
 from mcptally.transcript import remote
 from tests.pipeline.engines.clusters import QUIET, machines
-from tests.pipeline.engines.test_dask import FILES, assert_same, made_here, tables
+from tests.pipeline.engines.test_dask import FILES, made_here
+from tests.stored_tables import assert_same, tables
 
 pytestmark = [*QUIET, pytest.mark.slow]
 
@@ -77,14 +78,6 @@ def memory():
     system.pseudo_dirs[:] = [""]
 
 
-def same_but_for_places(store: Path, other: Path) -> None:
-    places = ("file", "files")
-    these = tables(other)
-    for name, frame in tables(store).items():
-        ours, theirs = (f.drop(*places, strict=False) for f in (frame, these[name]))
-        assert ours.equals(theirs), name
-
-
 @pytest.mark.usefixtures("bucket")
 def test_a_second_run_reads_only_what_changed(tmp_path: Path, bucket):
     out, here = tmp_path / "store", tmp_path / "here"
@@ -101,7 +94,7 @@ def test_a_second_run_reads_only_what_changed(tmp_path: Path, bucket):
     bring(FILES[0].name, FILES[2].read_bytes())
     assert mt.score("s3://bucket/growing", out=out).reused < 2
     mt.score(here, out=tmp_path / "fresh")
-    same_but_for_places(out, tmp_path / "fresh")
+    assert_same(out, tmp_path / "fresh", "file", "files")
 
 
 def test_a_store_in_a_bucket_is_the_store_on_disk(
@@ -132,7 +125,7 @@ def test_workers_read_from_a_bucket_and_write_to_it(tmp_path: Path, here: Path, 
         assert not list(found.folder.rglob("*.arrow"))
     bucket.invalidate_cache()
     bucket.get("bucket/stores/two", str(tmp_path / "store"), recursive=True)
-    same_but_for_places(tmp_path / "store", here)
+    assert_same(tmp_path / "store", here, "file", "files")
     files = set(tables(tmp_path / "store")["calls"]["file"])
     assert files == {f"s3://bucket/traces/{path.name}" for path in FILES}
     assert not bucket.exists("bucket/stores/two/.work")

@@ -1,14 +1,12 @@
 """Every shipped rule agrees with its own examples, in the engine that judges archives."""
 
-from pathlib import Path
-
 import polars as pl
 import pytest
 
 from mcptally import rules
 from mcptally.verdict import classify, hidden_errors, judge
 from mcptally.verdict.examples import contradicted_failure_examples, contradicted_result_examples
-from mcptally.verdict.rule_model import HiddenRule, VerdictRule, check_patterns
+from mcptally.verdict.rule_model import HiddenRule, VerdictRule
 
 
 def test_rules_about_failures_match_their_examples_and_not_their_counterexamples():
@@ -27,12 +25,6 @@ def test_a_rule_id_has_group_section_and_name():
         assert group == ("verdict" if isinstance(rule, VerdictRule) else "hidden")
         assert section, rule.id
         assert name, rule.id
-
-
-@pytest.mark.slow
-def test_every_pattern_compiles():
-    for rule in (*classify.failure_rules(), *hidden_errors.hidden_error_rules()):
-        check_patterns(rule)
 
 
 def test_no_two_rules_have_the_same_order():
@@ -75,8 +67,3 @@ def test_only_failed_calls_get_a_verdict():
 )
 def test_the_name_of_a_file_of_rules_says_their_verdict(file, verdict):
     assert {rule.verdict for rule in rules.load(VerdictRule, file)} == {verdict}
-
-
-def test_every_rule_about_failures_has_measured_counts():
-    counts = pl.read_csv(Path(__file__).parent / "rule_counts.csv")
-    assert counts["rule"].to_list() == sorted(rule.id for rule in classify.failure_rules())

@@ -55,35 +55,6 @@ def test_a_reader_goes_from_the_store_to_a_call_and_back_by_links(visit):
     assert activity.messages == []
 
 
-def test_all_links_of_the_pages_lead_to_pages(visit, addresses):
-    page, _ = visit("busy")
-    seen, todo = set(), [addresses["busy"]]
-    kinds: dict[str, int] = {}
-    while todo:
-        address = todo.pop(0)
-        parts = urlsplit(address)
-        kind = parts.path.split("/", 3)[2] if parts.path.count("/") > 1 else ""
-        kinds[kind] = kinds.get(kind, 0) + 1
-        if kinds[kind] > 2:
-            continue
-        answer = page.request.get(address, timeout=WAIT)
-        assert answer.status == 200, address
-        if "text/html" not in answer.headers["content-type"]:
-            continue
-        text = answer.text()
-        assert "</html>" in text, address
-        assert 'class="problem"' not in text, address
-        for found in re.findall(r'<a [^>]*href="(/[^"#]*)', text):
-            link = f"{parts.scheme}://{parts.netloc}{found.replace('&amp;', '&')}"
-            if link not in seen:
-                seen.add(link)
-                todo.append(link)
-    assert set(kinds) >= {
-        *("", "server", "tool", "group", "call", "session", "table", "download", "compare", "sql"),
-        *("review", "questions"),
-    }
-
-
 def test_a_table_is_sorted_filtered_and_paged_by_clicks(visit):
     page, _ = visit("busy", "table/calls")
     link(page, "tbody", "tool_error").click()

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -91,15 +92,29 @@ def calls_of(served: Served) -> list[tuple[str, str]]:
     return relation.fetchall()
 
 
-def test_the_first_page_links_to_servers_problems_and_their_calls(served: Served):
-    status, page = get(served.address)
-    assert status == 200
-    assert "calls got what they asked for" in text_of(page)
-    links = {html.unescape(link) for link in re.findall(r'href="(/[^"#]*)[^"]*"', page)}
-    kinds = ("server?server=files", "tool?server=files&tool=read", "call/", "group?call=")
-    for kind in kinds:
-        link = next(link for link in links if kind in link)
-        assert get(urljoin(served.address, link))[0] == 200, link
+def test_all_links_of_the_pages_lead_to_pages(served: Served):
+    """Two pages of each kind."""
+    seen, todo, kinds = set(), [served.address], Counter()
+    while todo:
+        address = todo.pop(0)
+        kind = urlsplit(address).path.split("/")[2]
+        kinds[kind] += 1
+        if kinds[kind] > 2:
+            continue
+        if kind == "download":
+            urllib.request.urlopen(address, timeout=60).close()
+            continue
+        status, page = get(address)
+        assert (status, "</html>" in page) == (200, True), address
+        assert 'class="problem"' not in page, address
+        links = re.findall(r'<a [^>]*href="(/[^"#]*)', page)
+        found = {urljoin(address, html.unescape(link)) for link in links} - seen
+        seen |= found
+        todo += sorted(found)
+    assert set(kinds) >= {
+        *("", "server", "tool", "group", "call", "session", "table", "download", "compare", "sql"),
+        *("review", "questions"),
+    }
 
 
 def test_a_page_is_sent_again_only_after_a_run_replaced_the_store(tmp_path: Path):

@@ -17,7 +17,18 @@ from mcptally.output.formats import EXPORTS, ExportFormat
 from mcptally.pipeline.run import score
 from tests.commands import run
 from tests.importers.imported_logs import calls_of, facts
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import (
+    c2s,
+    call,
+    error,
+    exchange,
+    opened,
+    request,
+    result,
+    s2c,
+    text,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -80,33 +91,26 @@ def test_editors_complete_the_names_of_all_formats():
 
 
 def test_every_outcome_survives_opentelemetry(tmp_path):
-    ask = {"resultType": "input_required", "inputRequests": {}, "requestState": "s"}
-    task = {"task": {"taskId": "7", "status": "working"}}
-    version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    stop = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
-
     def asked(id_, tool):
-        params = {"name": tool, "arguments": {}, "_meta": version}
-        return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+        version = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+        return request(id_, "tools/call", name=tool, arguments={}, _meta=version)
 
-    def got(id_, result):
-        return {"jsonrpc": "2.0", "id": id_, "result": result}
-
+    stop = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 8}}
     messages = [
-        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "tools/list"}),
-        c2s(2, {"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": {}}),
-        s2c(3, got(0, {"tools": []})),  # after an `initialize` that does not start a session
-        *(c2s(4, asked(1, "add")), s2c(5, text(1))),
-        *(c2s(6, asked(2, "add")), s2c(7, text(2, "no such file", isError=True))),
-        *(c2s(8, asked(3, "ask")), s2c(9, got(3, ask))),
-        *(c2s(10, asked(4, "long")), s2c(11, got(4, task))),
-        *(c2s(12, asked(5, "")), s2c(13, text(5, "Unknown tool: ", isError=True))),
-        c2s(14, asked(6, "add")),
-        s2c(15, {"jsonrpc": "2.0", "id": 6, "error": {"code": -32603, "message": "no"}}),
-        c2s(16, asked(7, "never")),
-        *(s2c(17, {"jsonrpc": "2.0", "id": 8, "method": "roots/list"}), s2c(18, stop)),
+        request(0, "tools/list"),
+        request("i", "initialize", capabilities={}),
+        result(0, tools=[]),  # after an `initialize` that does not start a session
+        *(asked(1, "add"), text(1)),
+        *(asked(2, "add"), text(2, "no such file", isError=True)),
+        asked(3, "ask"),
+        result(3, resultType="input_required", inputRequests={}, requestState="s"),
+        *(asked(4, "long"), result(4, task={"taskId": "7", "status": "working"})),
+        *(asked(5, ""), text(5, "Unknown tool: ", isError=True)),
+        *(asked(6, "add"), error(6, -32603, "no")),
+        asked(7, "never"),
     ]
-    write(tmp_path / "t.jsonl", [opened(), *messages])
+    of_server = [s2c(17, request(8, "roots/list")), s2c(18, stop)]
+    write(tmp_path / "t.jsonl", [opened(), *exchange(*messages), *of_server])
     score(tmp_path / "t.jsonl", out=tmp_path / "store")
     export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
     import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
@@ -136,13 +140,12 @@ def test_outcomes_and_definitions_of_tools_survive_opentelemetry(store, again):
 
 
 def test_a_listing_in_pages_is_exported_whole_to_opentelemetry(tmp_path):
-    def listed(seq, id_, name, **more):
-        ask = {"jsonrpc": "2.0", "id": id_, "method": "tools/list"}
-        tools = [{"name": name, "inputSchema": {"type": "object"}}]
-        yield c2s(seq, ask)
-        yield s2c(seq + 1, {"jsonrpc": "2.0", "id": id_, "result": {"tools": tools, **more}})
+    def listed(id_, name, **more):
+        tool = {"name": name, "inputSchema": {"type": "object"}}
+        return request(id_, "tools/list"), result(id_, tools=[tool], **more)
 
-    write(tmp_path / "t.jsonl", [opened(), *listed(1, 1, "a", nextCursor="2"), *listed(3, 2, "b")])
+    pages = exchange(*listed(1, "a", nextCursor="2"), *listed(2, "b"))
+    write(tmp_path / "t.jsonl", [opened(), *pages])
     score(tmp_path / "t.jsonl", out=tmp_path / "store")
     export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
     (line,) = (tmp_path / "calls.jsonl").read_text().splitlines()
@@ -156,12 +159,11 @@ def test_a_listing_in_pages_is_exported_whole_to_opentelemetry(tmp_path):
 def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
     url = "https://tools.example.com:8443/mcp"
     about = {"transport": "streamable_http", "url": url, "command": None}
-    late = {"jsonrpc": "2.0", "id": 3, "error": {"code": -32000, "message": "late"}}
     messages = [
         opened(**about),
         *(c2s(1, call(1, "add")), s2c(2, text(1))),
         *(c2s(3, call(2, "add")), s2c(63, text(2))),
-        *(c2s(70, call(3, "add")), s2c(71, late)),
+        *(c2s(70, call(3, "add")), s2c(71, error(3, -32000, "late"))),
         c2s(80, call(4, "add")),
     ]
     write(tmp_path / "t.jsonl", messages)
@@ -258,12 +260,8 @@ def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
     trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
     good = f"00-{trace}-{span}-01"
     parents = [good, f"00-{'0' * 32}-{span}-01", "unknown", 7]
-    events = [
-        event
-        for n, parent in enumerate(parents)
-        for event in (c2s(2 * n + 1, asked(n, parent)), s2c(2 * n + 2, text(n)))
-    ]
-    write(tmp_path / "t.jsonl", [opened(), *events])
+    messages = [each for n, parent in enumerate(parents) for each in (asked(n, parent), text(n))]
+    write(tmp_path / "t.jsonl", [opened(), *exchange(*messages)])
     score(tmp_path / "t.jsonl", out=tmp_path / "store")
     assert rows(tmp_path / "store")["traceparent"].to_list() == [*parents[:3], None]
     export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
@@ -347,28 +345,22 @@ def test_the_command_writes_to_stdout_and_talks_on_stderr(store, out):
 
 def test_an_operation_has_one_span_and_a_callers_mistake_is_no_error_of_the_server(tmp_path):
     def asked(id_, **params):
-        return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
-
-    def replied(id_, **result):
-        return {"jsonrpc": "2.0", "id": id_, "result": result}
+        return request(id_, "tools/call", **params)
 
     ask = {"city": {"method": "elicitation/create", "params": {}}}
-    about = {"jsonrpc": "2.0", "id": 4, "method": "tasks/get", "params": {"taskId": "t"}}
     failed = {"taskId": "t", "status": "failed", "error": {"code": -32603, "message": "boom"}}
-    unknown = {"code": -32602, "message": "Unknown tool: gone"}
-    messages = [
-        *(
-            c2s(1, asked(1, name="ask")),
-            s2c(2, replied(1, resultType="input_required", inputRequests=ask)),
-        ),
-        *(c2s(9, asked(2, name="ask", inputResponses={"city": {}})), s2c(10, text(2))),
-        *(c2s(11, asked(3, name="long")), s2c(12, replied(3, resultType="task", taskId="t"))),
-        *(c2s(13, about), s2c(14, replied(4, **failed))),
-        *(c2s(15, asked(5, name="gone")), s2c(16, {"jsonrpc": "2.0", "id": 5, "error": unknown})),
-        s2c(17, {"jsonrpc": "2.0", "id": 0, "method": "roots/list"}),
-        c2s(18, {"jsonrpc": "2.0", "id": 0, "error": {"code": -32601, "message": "no roots"}}),
-    ]
-    write(tmp_path / "t.jsonl", [opened(), *messages])
+    first = exchange(
+        asked(1, name="ask"), result(1, resultType="input_required", inputRequests=ask)
+    )
+    others = exchange(
+        *(asked(2, name="ask", inputResponses={"city": {}}), text(2)),
+        *(asked(3, name="long"), result(3, resultType="task", taskId="t")),
+        *(request(4, "tasks/get", taskId="t"), result(4, **failed)),
+        *(asked(5, name="gone"), error(5, -32602, "Unknown tool: gone")),
+        first=9,
+    )
+    of_server = [s2c(17, request(0, "roots/list")), c2s(18, error(0, -32601, "no roots"))]
+    write(tmp_path / "t.jsonl", [opened(), *first, *others, *of_server])
     score(tmp_path / "t.jsonl", out=tmp_path / "store")
     done = export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
     assert done.left_out == {"requests that are part of the operation of another one": 2}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from mcptally.output.html.text import shown
 from tests.output.html import stores
 from tests.output.html.conftest import WAIT, Activity, chromium, violations_of
 
@@ -208,17 +207,6 @@ def test_every_link_of_a_page_leads_to_its_target(open_page, name):
     assert {address: why for address, why in missed.items() if why} == {}
 
 
-def test_details_of_a_priority_lead_to_a_row(open_page):
-    page, _ = open_page("sample")
-    links = page.eval_on_selector_all(
-        ".priority .evidence a:not(.here)", "all => all.map(one => one.getAttribute('href'))"
-    )
-    rows = [link for link in links if re.fullmatch(r"#[a-z]+-[0-9a-f]{10}", link)]
-    assert rows
-    for link in rows:
-        assert page.evaluate("id => document.getElementById(id).tagName", link[1:]) == "TR"
-
-
 def test_an_address_of_a_row_shows_the_row_whatever_the_table_shows(open_page, pages):
     page, _ = open_page("large")
     last = page.locator("#t-tools tbody tr").last
@@ -359,10 +347,3 @@ def test_everything_can_be_reached_by_keyboard(open_page):
     assert {"SECTION INPUT", "SECTION DIV"} <= reached
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
-
-
-def test_the_first_priority_shows_the_error_text_of_the_tool(open_page):
-    page, _ = open_page("worse")
-    text = page.inner_text(".priorities li >> nth=0")
-    assert re.search(r"got worse\s+calm: echo: lower confidence: 100.0% → 66.7%", text)
-    assert shown(stores.CRASH, 200) in text

@@ -27,33 +27,17 @@ from mcptally.pipeline.engines.dask import DaskPool
 from mcptally.pipeline.engines.worker import FinishSettings, Partition
 from mcptally.pipeline.scoring import ScoringRules
 from mcptally.store.work_folder import create_work_folder
-from mcptally.tables.all_tables import TABLES
 from tests.pipeline.engines.clusters import QUIET, Machines, hold, machines, release
 from tests.pipeline.golden import TRACES
 from tests.pipeline.test_partitioning import scattered
 from tests.shared_folder import shared_folder
+from tests.stored_tables import assert_same, tables
 from tests.wire.test_nesting import archive
 
 FILES = [TRACES / f"{name}.jsonl.zst" for name in ("git", "memory", "sqlite")]
 pytestmark = [*QUIET, pytest.mark.slow]
 EACH = 1
 """A partition limit so low that each partition has one file."""
-
-
-def tables(store: Path) -> dict[str, pl.DataFrame]:
-    """Every table of a store with all columns, in the order of its key."""
-    return {
-        table.name: pl.read_parquet(
-            store / table.name / "*.parquet", missing_columns="insert"
-        ).sort(table.key, nulls_last=True)
-        for table in TABLES
-    }
-
-
-def assert_same(store: Path, other: Path) -> None:
-    these = tables(other)
-    for name, frame in tables(store).items():
-        assert_frame_equal(frame, these[name])
 
 
 def made_here(factory: pytest.TempPathFactory, count: int) -> Path:

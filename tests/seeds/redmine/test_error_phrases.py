@@ -50,7 +50,7 @@ ABOUT = {
     for said in (
         "Network error codes: 1, 2",
         "All about network errors",
-        "Network error" + "x" * 600,
+        "Network error " + "x" * 600,
         '{"message": "Network error logs"}',
     )
 }
