@@ -1,13 +1,13 @@
 """Answers and calls as a notebook shows them."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 import mcptally as mt
 from mcptally.analytics import answer, notebook
+from tests.output.html import parsed_page
 from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
@@ -39,23 +39,8 @@ def shown(value: mt.Answer | mt.Explanation) -> tuple[str, str]:
         assert AWS_KEY not in output
         assert not set("\x1b\u202e") & set(output)
     assert "<script" not in html
-    Balanced().feed(html)
+    parsed_page.ParsedPage(html)
     return html, plain
-
-
-class Balanced(HTMLParser):
-    """Raises an error if an element is not closed, or is closed in the wrong order."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
-        if tag != "br":
-            self.opened.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.opened.pop() == tag
 
 
 def test_an_answer_is_a_table_with_secrets_masked_and_markup_escaped(store: mt.Store):

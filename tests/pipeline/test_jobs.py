@@ -54,13 +54,18 @@ def test_a_plan_holds_every_file_once_and_segments_together(tmp_path: Path, jobs
         assert any({first, second} <= set(part.files) for part in parts)
 
 
-@pytest.mark.parametrize(("size", "parts"), [(ONE_PROCESS - 4, 1), (ONE_PROCESS, 2)])
-def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size: int, parts: int):
-    files = [tmp_path / f"{number}.jsonl" for number in range(4)]
+def of_size(folder: Path, size: int) -> list[Path]:
+    """Return four files that have this size together."""
+    files = [folder / f"{number}.jsonl" for number in range(4)]
     for path in files:
         path.touch()
         os.truncate(path, size // 4)
-    assert len(plan(sizes_of(files), jobs=2)) == parts
+    return files
+
+
+@pytest.mark.parametrize(("size", "parts"), [(ONE_PROCESS - 4, 1), (ONE_PROCESS, 2)])
+def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size: int, parts: int):
+    assert len(plan(sizes_of(of_size(tmp_path, size)), jobs=2)) == parts
 
 
 @pytest.mark.parametrize(
@@ -76,11 +81,7 @@ def test_two_processes_share_an_archive_only_if_it_is_large(tmp_path: Path, size
 def test_partitions_are_larger_if_each_process_then_has_one(
     tmp_path: Path, size: int, jobs: int, limit: int, partitions: int
 ):
-    files = [tmp_path / f"{number}.jsonl" for number in range(4)]
-    for path in files:
-        path.touch()
-        os.truncate(path, size // 4)
-    sizes = sizes_of(files)
+    sizes = sizes_of(of_size(tmp_path, size))
     chosen = limit_for_archive(sum(sizes.values()), limit, jobs)
     assert len(plan(sizes, limit=chosen, jobs=jobs)) == partitions
 
@@ -90,10 +91,7 @@ def test_a_process_starts_before_the_run_if_the_archive_is_large(
     tmp_path: Path, size: int, started: int
 ):
     (tmp_path / "archive").mkdir()
-    for number in range(4):
-        path = tmp_path / "archive" / f"{number}.jsonl"
-        path.touch()
-        os.truncate(path, size // 4)
+    of_size(tmp_path / "archive", size)
     with contextlib.closing(local_engine([tmp_path / "archive"], jobs=2)) as engine:
         children = list(engine.children)
         assert len(children) == started

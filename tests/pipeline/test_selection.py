@@ -15,7 +15,7 @@ from mcptally.errors import UnreadableError
 from mcptally.pipeline.run import score
 from tests.commands import run
 from tests.pipeline.golden import TRACES
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import c2s, call, exchange, opened, request, result, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -35,8 +35,7 @@ def recording(
     yield opened(name, server=server, segment=segment) | {"seq": first} | at(calls[0][0])
     for number, (hours, tool) in enumerate(calls):
         seq = first + 1 + 2 * number
-        request = call(seq, tool) | {"id": seq}
-        yield c2s(seq, request, name) | at(hours)
+        yield c2s(seq, call(seq, tool), name) | at(hours)
         yield s2c(seq + 1, text(seq), name) | at(hours)
 
 
@@ -60,18 +59,24 @@ def kept(store: Path) -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     ("selection", "calls"),
     [
-        pytest.param({"servers": ["maps", "time"]},
-                     [("t", "now"), ("t", "now"), ("m", "find")], marks=pytest.mark.slow),
-        pytest.param({"tools": ["log"]},
-                     [("g", "log"), ("g2", "log"), ("g", "log")], marks=pytest.mark.slow),
-        pytest.param({"since": START + datetime.timedelta(hours=3)},
-                     [("g2", "log"), ("m", "find"), ("g", "log")], marks=pytest.mark.slow),
-        pytest.param({"until": "2026-11-21T02:00"}, [("g", "log"), ("t", "now")],
-                     marks=pytest.mark.slow),
-        ({"servers": ["git"], "tools": ["log"], "since": "2026-11-21T02:30",
-          "until": "2026-11-22"}, [("g2", "log")]),
+        ({"servers": ["maps", "time"]}, [("t", "now"), ("t", "now"), ("m", "find")]),
+        ({"tools": ["log"]}, [("g", "log"), ("g2", "log"), ("g", "log")]),
+        (
+            {"since": START + datetime.timedelta(hours=3)},
+            [("g2", "log"), ("m", "find"), ("g", "log")],
+        ),
+        ({"until": "2026-11-21T02:00"}, [("g", "log"), ("t", "now")]),
+        (
+            {
+                "servers": ["git"],
+                "tools": ["log"],
+                "since": "2026-11-21T02:30",
+                "until": "2026-11-22",
+            },
+            [("g2", "log")],
+        ),
     ],
-)  # fmt: skip
+)
 def test_only_selected_calls_are_in_the_store(
     archive: Path, tmp_path: Path, selection: dict[str, Any], calls: list[tuple[str, str]]
 ):
@@ -102,16 +107,12 @@ def test_calls_are_judged_as_in_a_run_over_everything(tmp_path: Path, sample_sto
 
 def test_a_segment_outside_of_the_time_still_says_which_client_it_was(tmp_path: Path):
     hello = {"clientInfo": {"name": "tester", "version": "1"}, "capabilities": {}}
-    initialize = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-    answer = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}
-    first = [opened("r", segment=0) | at(0), c2s(1, initialize, "r") | at(0)]
-    write(tmp_path / "a.jsonl", [*first, s2c(2, answer, "r") | at(0)])
+    messages = request(0, "initialize", **hello), result(0, protocolVersion="2025-06-18")
+    first = [opened("r", segment=0), *exchange(*messages, recording="r")]
+    write(tmp_path / "a.jsonl", [each | at(0) for each in first])
     write(tmp_path / "b.jsonl", recording("r", "demo", [(9, "echo")], segment=1, first=3))
-    score(
-        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"],
-        out=tmp_path / "store",
-        since="2026-11-21T08:00",
-    )
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    score(files, out=tmp_path / "store", since="2026-11-21T08:00")
     rows = mt.open_store(tmp_path / "store").sql("SELECT tool, client FROM calls").fetchall()
     assert rows == [("echo", "tester")]
 

@@ -2,72 +2,11 @@
 
 from collections.abc import Sequence
 
-import duckdb
 import numpy as np
-import polars as pl
 import pytest
 
-from mcptally.analytics import views
 from mcptally.statistics import intervals
-from mcptally.tables.usage import Usage
-
-USED = {
-    "calls": "sum(n) FILTER (metric = 'failure_rate')",
-    "tool_failures": "sum(y) FILTER (metric = 'failure_rate')",
-    "ok": "sum(y) FILTER (metric = 'success_rate')",
-    "tool_errors": "sum(n - y) FILTER (metric = 'success_rate')",
-    "ln_latency_ms": "sum(y) FILTER (metric = 'ln_latency_ms')",
-    "sized": "sum(n) FILTER (metric = 'ln_response_bytes')",
-    "ln_response_bytes": "sum(y) FILTER (metric = 'ln_response_bytes')",
-}
-"""Columns of `usage`, with their values from the metrics of `sums`; all other columns are 0."""
-
-
-def sums(n: np.ndarray, y: np.ndarray) -> pl.DataFrame:
-    """Convert arrays (tool, session) to rows of `_session_metrics`."""
-    tools, sessions = np.indices(n.shape)
-    return pl.DataFrame(
-        {
-            "level": "tool",
-            "server": "s",
-            "tool": np.char.add("t", tools.ravel().astype(str)),
-            "session": np.char.add("x", sessions.ravel().astype(str)),
-            "metric": "failure_rate",
-            "n": n.ravel().astype(np.int64),
-            "y": y.ravel().astype(float),
-        }
-    )
-
-
-def rates_view(connection: duckdb.DuckDBPyConnection, data: pl.DataFrame) -> None:
-    """Create `usage` and `_session_metrics` from rows, and `_rates` as in every store."""
-    columns = {
-        name: f"coalesce({USED.get(name, '0')}, 0)::{'DOUBLE' if 'ln_' in name else 'BIGINT'}"
-        for name, kind in Usage.schema().items()
-        if kind.is_numeric()
-    } | {
-        "recording": "session",
-        "session": "session",
-        "server": "server",
-        "tool": "tool",
-        "hour": "TIMESTAMPTZ '2026-01-01 12:00:00+00'",
-        "latencies_ms": "list_resize([]::DOUBLE[], "
-        "coalesce(sum(n) FILTER (metric = 'ln_latency_ms'), 0)::BIGINT, 1)",
-    }
-    made = ", ".join(f"{value} AS {name}" for name, value in columns.items())
-    texts = views.all_texts()
-    connection.register("rows", data)
-    connection.execute("CREATE OR REPLACE TABLE _session_metrics AS SELECT * FROM rows")
-    connection.unregister("rows")
-    connection.execute(
-        f"CREATE OR REPLACE TABLE usage AS SELECT {made} FROM _session_metrics "
-        "GROUP BY server, tool, session"
-    )
-    connection.execute(f"CREATE OR REPLACE MACRO _moments(n, y) AS {texts['_moments']}")
-    for name in ("_session_counts", "_rates_per"):
-        connection.execute(f"CREATE OR REPLACE MACRO {name}(per) AS TABLE {texts[name]}")
-    connection.execute(f"CREATE OR REPLACE VIEW _rates AS {texts['_rates']}")
-
+from tests.analytics import built_stores
 
 TOOLS = 10
 LIMIT = 0.05
@@ -112,18 +51,16 @@ def rates_of(n: np.ndarray, y: np.ndarray) -> intervals.RateInterval:
     return intervals.rate_intervals(*sums, alike + 0 * calls, known + 0 * calls)
 
 
-def test_the_intervals_of_this_simulation_are_those_of_a_store():
+def test_the_intervals_of_this_simulation_are_those_of_a_store(tmp_path):
     n, y = drawn(np.random.default_rng(2), [0.0, 0.1, 0.3, 1.0], 12, 0.3, 1)
-    with views.connect() as connection:
-        rates_view(connection, sums(n[0].astype(int), y[0]))
-        stored = connection.sql(
-            "SELECT low, high FROM _rates_per('tool') WHERE metric = 'failure_rate' ORDER BY tool"
-        ).fetchall()
+    counts = np.stack([y[0], n[0]], axis=-1).astype(int)
+    calls = []
+    for tool, pairs in enumerate(counts):
+        calls += built_stores.sessions(pairs, f"t{tool}")
+    scores = built_stores.build(tmp_path / "s", calls).ask("tool_scores").pl().sort("tool")
     found = rates_of(n, y)
-    assert stored == [
-        (pytest.approx(low), pytest.approx(high))
-        for low, high in zip(found.low[0], found.high[0], strict=True)
-    ]
+    assert scores["failure_rate_low"].to_list() == pytest.approx(found.low[0].tolist())
+    assert scores["failure_rate_high"].to_list() == pytest.approx(found.high[0].tolist())
 
 
 @pytest.mark.parametrize("rates", SETS.values(), ids=SETS)

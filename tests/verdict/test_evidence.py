@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.scored_cases import Cases
-from tests.transcripts import c2s, call, event, opened, s2c, text
+from tests.transcripts import c2s, call, event, exchange, opened, s2c, text
 
 CASES = Cases()
 
@@ -31,9 +31,7 @@ ENDS = {
         (
             CASES.add(
                 opened(),
-                c2s(1, call(1)),
-                s2c(2, text(1)),
-                c2s(3, call(2)),
+                *exchange(call(1), text(1), call(2)),
                 event("close", 4, reason="server_exited", **end),
             ),
             verdict,
@@ -48,9 +46,7 @@ def test_the_end_of_the_server_decides_the_verdict_on_calls_in_flight(judged, ca
 
 ANSWERED_LATER = CASES.add(
     opened(),
-    c2s(1, call(1)),
-    c2s(3, call(2)),
-    s2c(4, text(2)),
+    *exchange(call(1), call(2), text(2)),
     event("close", 5, reason="server_exited", exit_code=1, signal=None),
 )
 
@@ -113,15 +109,21 @@ DENIED = "Cannot create document: Directory /srv/out is not writeable"
 MISSING = "Document /srv/out/a.docx does not exist"
 
 
+def talk(*calls: tuple[str, dict[str, object], str | None], program: str = "demo") -> list[dict]:
+    """Return calls, each with its tool, arguments, and its error if it fails."""
+    messages = []
+    for number, (tool, given, said) in enumerate(calls, 1):
+        answer = text(number, "[1]") if said is None else text(number, said, isError=True)
+        messages += [call(number, tool, **given), answer]
+    return [opened(command=[program, "server"]), *exchange(*messages)]
+
+
 def missing_file(
     first: str, file: str = "/srv/out/a.docx", error: str = MISSING, program: str = "demo"
 ) -> list[dict]:
     """Return a call with a file that fails with `first`, and then another call."""
-    events = [opened(command=[program, "server"])]
-    for number, (path, said) in enumerate([("/srv/out/a.docx", first), (file, error)], 1):
-        events.append(c2s(2 * number - 1, call(number, f"t{number}", path=path)))
-        events.append(s2c(2 * number, text(number, said, isError=True)))
-    return events
+    calls = ("t1", {"path": "/srv/out/a.docx"}, first), ("t2", {"path": file}, error)
+    return talk(*calls, program=program)
 
 
 @pytest.mark.parametrize(
@@ -191,12 +193,7 @@ def test_an_empty_result_with_an_exception_on_stderr_is_a_hidden_error(judged, c
 
 def opens_files(*calls: tuple[str, str | None]) -> list[dict]:
     """Return calls with a file, and their errors if they fail."""
-    events = [opened()]
-    for number, (path, said) in enumerate(calls, 1):
-        answer = text(number, "[1]") if said is None else text(number, said, isError=True)
-        events.append(c2s(2 * number - 1, call(number, path=path)))
-        events.append(s2c(2 * number, answer))
-    return events
+    return talk(*(("open", {"path": path}, said) for path, said in calls))
 
 
 ZIP = "zip: not a valid zip file"
@@ -222,11 +219,7 @@ BYTES = "'utf-8' codec can't decode byte 0xe9 in position 1: invalid start byte"
 
 def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
     """Return a call that fails with `other`, and one with these arguments that fails to decode."""
-    return [
-        opened(),
-        *(c2s(1, call(1, tool, id="1")), s2c(2, text(1, other, isError=True))),
-        *(c2s(3, call(2, "get", **arguments)), s2c(4, text(2, BYTES, isError=True))),
-    ]
+    return talk((tool, {"id": "1"}, other), ("get", arguments, BYTES))
 
 
 @pytest.mark.parametrize(

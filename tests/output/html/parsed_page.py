@@ -4,6 +4,9 @@ import functools
 import html.parser
 from pathlib import Path
 
+VOID = frozenset({"br", "input", "meta", "wbr"})
+"""Elements that have no end."""
+
 
 class ParsedPage(html.parser.HTMLParser):
     """The elements of a page with their attributes, its texts, and its commands."""
@@ -17,20 +20,21 @@ class ParsedPage(html.parser.HTMLParser):
         self._command = False
         self.feed(text)
         self.close()
+        assert not self._inside
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         attributes = dict(attrs)
         assert len(attributes) == len(attrs), f"a repeated attribute: {tag} {attrs}"
         self.elements.append((tag, attributes))
-        self._inside.append(tag)
+        if tag not in VOID:
+            self._inside.append(tag)
         if tag == "code" and attributes.get("class") == "cmd":
             self._command = True
             self.commands.append("")
 
     def handle_endtag(self, tag: str) -> None:
         self._command = False
-        while self._inside and self._inside.pop() != tag:
-            pass
+        assert self._inside.pop() == tag, "an element is closed in the wrong order"
 
     def handle_data(self, data: str) -> None:
         if self._inside and self._inside[-1] in {"script", "style"}:
