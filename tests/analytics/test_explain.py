@@ -8,7 +8,18 @@ from mcptally.analytics import explain, explanation
 from mcptally.errors import QueryError
 from mcptally.tables import values
 from tests.analytics import built_stores
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import (
+    c2s,
+    call,
+    error,
+    event,
+    exchange,
+    opened,
+    request,
+    s2c,
+    text,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -19,11 +30,9 @@ def store(tmp_path_factory) -> mt.Store:
     failure = "TypeError: Cannot read properties of undefined (reading 'id')"
     events = [
         opened(server="demo"),
-        c2s(1, call(1, "read", path="a")),
-        s2c(2, text(1, failure, isError=True)),
+        *exchange(call(1, "read", path="a"), text(1, failure, isError=True)),
         event("stderr", 2, text="Authorization: Bearer abcdefgh12345678\n    at read (x.js:1)"),
-        c2s(3, call(2, "read", path="a")),
-        s2c(4, text(2, "contents")),
+        *exchange(call(2, "read", path="a"), text(2, "contents"), first=3),
         c2s(5, call(3, "read", path="\x1b[31mred")),
     ]
     mt.score([write(folder / "x.jsonl", events)], out=folder / "store")
@@ -136,12 +145,9 @@ fires = ["the quota of the gateway is used up"]
 silent = ["the quota is fine"]
 """
     )
-    events = [
-        opened(),
-        c2s(1, call(1, "read")),
-        s2c(2, text(1, "quota of the gateway: 0", isError=True)),
-    ]
-    mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store", rules=rules)
+    talk = exchange(call(1, "read"), text(1, "quota of the gateway: 0", isError=True))
+    path = write(tmp_path / "x.jsonl", [opened(), *talk])
+    mt.score([path], out=tmp_path / "store", rules=rules)
     found = mt.open_store(tmp_path / "store").show("")
     assert "decided by ours.quota alone" in str(found)
 
@@ -217,24 +223,18 @@ def test_a_long_reply_is_read_up_to_the_given_length_only(store: mt.Store, each)
     assert cut.rules == each[first].rules
 
 
-def refused(id_: int, code: int, words: str) -> dict:
-    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": words}}
-
-
 def test_what_is_said_about_a_verdict_agrees_with_its_numbers(tmp_path: Path):
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
     events = [
         opened(),
-        c2s(1, call(1, "read")),
-        c2s(2, cancelled),
-        c2s(3, call(2, "read ")),
-        s2c(4, text(2, "Error: no such table: people")),
-        c2s(5, call(3, "read")),
-        s2c(6, text(3, "Zork 7", isError=True)),
-        c2s(7, {"jsonrpc": "2.0", "id": 4, "method": "prompts/get", "params": {"name": "p"}}),
-        s2c(8, refused(4, -32602, "Unknown prompt: p")),
-        s2c(9, {"jsonrpc": "2.0", "id": 1, "method": "roots/list"}),
-        c2s(10, refused(1, -32600, "List roots not supported")),
+        *exchange(
+            *(call(1, "read"), cancelled),
+            *(call(2, "read "), text(2, "Error: no such table: people")),
+            *(call(3, "read"), text(3, "Zork 7", isError=True)),
+            *(request(4, "prompts/get", name="p"), error(4, -32602, "Unknown prompt: p")),
+        ),
+        s2c(9, request(1, "roots/list")),
+        c2s(10, error(1, -32600, "List roots not supported")),
     ]
     mt.score([write(tmp_path / "x.jsonl", events)], out=tmp_path / "store")
     scored = mt.open_store(tmp_path / "store")

@@ -12,7 +12,7 @@ from mcptally.errors import QueryError
 from mcptally.store.manifest import MASKED
 from mcptally.tables.all_tables import TABLES
 from tests.commands import run
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import call, event, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -31,15 +31,15 @@ def recorded(server: str, *, secret: bool) -> list[dict]:
     tools = [{"name": "login", "description": f"uses {token}", "inputSchema": SCHEMA}]
     events = [
         opened(server=server, command=["demo", f"--api-key={token}"]),
-        c2s(1, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}),
+        *exchange(request("l", "tools/list"), result("l", tools=tools)),
         event("stderr", 3, text=f"Traceback (most recent call last):\nKeyError: '{token}'"),
     ]
+    messages = []
     for number in range(8):
-        asked = call(number, "login", password=password, note=f"call {number}: {token}")
-        reply = text(number, f"Sorry, {password} and {token} were refused", isError=number % 2 == 0)
-        events += [c2s(4 + 2 * number, asked), s2c(5 + 2 * number, reply)]
-    return [{**each, "recording": server} for each in events]
+        messages.append(call(number, "login", password=password, note=f"call {number}: {token}"))
+        said = f"Sorry, {password} and {token} were refused"
+        messages.append(text(number, said, isError=number % 2 == 0))
+    return [{**each, "recording": server} for each in (*events, *exchange(*messages, first=4))]
 
 
 @pytest.fixture(scope="module")

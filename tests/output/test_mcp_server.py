@@ -59,14 +59,23 @@ def served(folder: Path):
     return server(folder / "store", base=folder / "store")
 
 
+def held(made, conversation):
+    """Return the result of a conversation with a server, which gets a client."""
+
+    async def run():
+        async with Client(made) as client:
+            return await conversation(client)
+
+    return asyncio.run(run())
+
+
 def talk(folder: Path, *calls):
     """Return the answers of a server in this process to consecutive tool calls."""
 
-    async def conversation():
-        async with Client(served(folder)) as client:
-            return [await client.call_tool(name, arguments) for name, arguments in calls]
+    async def conversation(client):
+        return [await client.call_tool(name, arguments) for name, arguments in calls]
 
-    return asyncio.run(conversation())
+    return held(served(folder), conversation)
 
 
 def said(answer) -> str:
@@ -84,16 +93,13 @@ def rows(answer):
 
 
 def test_questions_are_answered_with_a_table(folder: Path):
-    async def conversation():
-        async with Client(served(folder)) as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            for question in list(question_titles())[::3]:
-                answer = await client.call_tool("ask", {"question": question})
-                assert not answer.is_error, (question, answer.content)
-                assert len(rows(answer)) == len(said(answer).split("\n\n")[1].splitlines()) - 1
-            return tools
-
-    tools = asyncio.run(conversation())
+    questions = list(question_titles())[::3]
+    answers = talk(folder, *(("ask", {"question": question}) for question in questions))
+    for question, answer in zip(questions, answers, strict=True):
+        assert not answer.is_error, (question, answer.content)
+        assert len(rows(answer)) == len(said(answer).split("\n\n")[1].splitlines()) - 1
+    listed = held(served(folder), lambda client: client.list_tools())
+    tools = {tool.name: tool for tool in listed.tools}
     assert list(tools) == [*TOOLS, "compare"]
     assert [name for name, tool in tools.items() if tool.output_schema] == ["validate"]
     for tool in tools.values():
@@ -213,19 +219,18 @@ def test_an_error_says_what_to_do_next_and_the_server_goes_on(folder, tool, argu
 
 
 def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
-    async def conversation():
-        async with Client(server(folder / "store", seconds=5)) as client:
-            quick = [client.call_tool("sql", {"query": "SELECT 1"}) for _ in range(2)]
-            await asyncio.gather(*quick)  # both processes are there
-            slow = asyncio.create_task(client.call_tool("sql", {"query": ENDLESS}))
-            listed = await client.list_tools()
-            for _ in range(3):  # the first may come before the slow one
-                quick_query = {"query": "SELECT max(tool) AS tool FROM calls"}
-                answer = await client.call_tool("sql", quick_query)
-            assert not slow.done()
-            return listed, answer, await slow, await client.call_tool("sql", {"query": "SELECT 1"})
+    async def conversation(client):
+        quick = [client.call_tool("sql", {"query": "SELECT 1"}) for _ in range(2)]
+        await asyncio.gather(*quick)  # both processes are there
+        slow = asyncio.create_task(client.call_tool("sql", {"query": ENDLESS}))
+        listed = await client.list_tools()
+        for _ in range(3):  # the first may come before the slow one
+            quick_query = {"query": "SELECT max(tool) AS tool FROM calls"}
+            answer = await client.call_tool("sql", quick_query)
+        assert not slow.done()
+        return listed, answer, await slow, await client.call_tool("sql", {"query": "SELECT 1"})
 
-    listed, answer, slow, right = asyncio.run(conversation())
+    listed, answer, slow, right = held(server(folder / "store", seconds=5), conversation)
     assert listed.tools
     assert rows(answer) == [{"tool": "read"}]
     assert slow.is_error
@@ -234,18 +239,18 @@ def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
 
 
 def test_a_query_that_its_client_cancels_is_stopped(folder: Path):
-    async def conversation():
-        async with Client(server(folder / "store", seconds=100)) as client:
-            await client.call_tool("sql", {"query": "SELECT 1"})
-            for _ in range(PROCESSES):
-                with pytest.raises(TimeoutError):
-                    async with asyncio.timeout(1):
-                        await client.call_tool("sql", {"query": ENDLESS})
-            # Every process would still be busy.
-            async with asyncio.timeout(60):
-                return await client.call_tool("sql", {"query": "SELECT 1 AS one"})
+    async def conversation(client):
+        await client.call_tool("sql", {"query": "SELECT 1"})
+        for _ in range(PROCESSES):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await client.call_tool("sql", {"query": ENDLESS})
+        # Every process would still be busy.
+        async with asyncio.timeout(60):
+            return await client.call_tool("sql", {"query": "SELECT 1 AS one"})
 
-    assert rows(asyncio.run(conversation())) == [{"one": "1"}]
+    answer = held(server(folder / "store", seconds=100), conversation)
+    assert rows(answer) == [{"one": "1"}]
 
 
 def test_validate_answers_as_the_validation_protocol_does(folder: Path):
@@ -257,15 +262,14 @@ def test_validate_answers_as_the_validation_protocol_does(folder: Path):
 
 
 def test_tables_rules_and_answers_are_resources(folder: Path):
-    async def conversation():
-        async with Client(served(folder)) as client:
-            names = ("tables", "rules", "rules/pairing.late_reply", "questions/tool_scores")
-            with pytest.raises(MCPError, match="no question is called 'tool_score'"):
-                await client.read_resource("mcptally://questions/tool_score")
-            read = [await client.read_resource(f"mcptally://{name}") for name in names]
-            return [found.contents[0].text for found in read]
+    async def conversation(client):
+        names = ("tables", "rules", "rules/pairing.late_reply", "questions/tool_scores")
+        with pytest.raises(MCPError, match="no question is called 'tool_score'"):
+            await client.read_resource("mcptally://questions/tool_score")
+        read = [await client.read_resource(f"mcptally://{name}") for name in names]
+        return [found.contents[0].text for found in read]
 
-    tables, rules, rule, scores = asyncio.run(conversation())
+    tables, rules, rule, scores = held(served(folder), conversation)
     assert scores == said(talk(folder, ("ask", {"question": "tool_scores"}))[0])
     assert "`latency_ms` (Float64, ms)" in tables
     assert "`tool_scores`" in tables
@@ -274,34 +278,26 @@ def test_tables_rules_and_answers_are_resources(folder: Path):
 
 
 def test_a_prompt_leads_from_a_finding_to_a_fix_by_tools_and_columns_that_exist(folder: Path):
-    async def conversation():
-        async with Client(served(folder)) as client:
-            prompt = await client.get_prompt("fix_server", {"server": "s"})
-            tools = [tool.name for tool in (await client.list_tools()).tools]
-            return prompt.messages[0].content.text, tools
-
-    steps, tools = asyncio.run(conversation())
-    assert {"priorities", "show_call", "sql"} <= set(tools) & set(re.findall(r"`(\w+)`", steps))
+    found = held(served(folder), lambda client: client.get_prompt("fix_server", {"server": "s"}))
+    steps = found.messages[0].content.text
+    assert {"priorities", "show_call", "sql"} <= set(TOOLS) & set(re.findall(r"`(\w+)`", steps))
     assert 'server="s"' in steps
     query = steps.split("Call `sql`: ")[1].split(". Compare")[0].replace("<call_id>", "0")
     assert not talk(folder, ("sql", {"query": query}))[0].is_error
 
 
 def test_three_calls_say_which_tool_is_broken_and_why_and_show_it_in_4000_tokens(sample_store):
-    async def conversation():
-        async with Client(server(sample_store.path)) as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
-            first = await client.call_tool("priorities", {"limit": 5})
-            worst = rows(first)[0]
-            second = await client.call_tool("show_call", {"call": worst["call_id"]})
-            query = (
-                "SELECT call_id, server, tool, template FROM affected_calls "
-                f"WHERE cause = '{worst['cause']}'"
-            )
-            third = await client.call_tool("sql", {"query": query, "limit": 20})
-            return [said(answer) for answer in (first, second, third)]
+    async def conversation(client):
+        assert [tool.name for tool in (await client.list_tools()).tools] == TOOLS
+        first = await client.call_tool("priorities", {"limit": 5})
+        worst = rows(first)[0]
+        second = await client.call_tool("show_call", {"call": worst["call_id"]})
+        about = "SELECT call_id, server, tool, template FROM affected_calls"
+        query = f"{about} WHERE cause = '{worst['cause']}'"
+        third = await client.call_tool("sql", {"query": query, "limit": 20})
+        return [said(answer) for answer in (first, second, third)]
 
-    told = asyncio.run(conversation())
+    told = held(server(sample_store.path), conversation)
     assert "Only SELECT queries are allowed" in told[0]
     assert "sqlite" in told[2]
     assert sum(map(len, told)) / 4 <= 4000

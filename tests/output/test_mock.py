@@ -61,11 +61,11 @@ def store(archive: Path) -> Path:
 
 def talk(store: Path, conversation, **options):
     """Return the result of a conversation with a mock server in this process."""
-    delays, mode = options.pop("delays", False), options.pop("mode", "auto")
+    delays, answer = options.pop("delays", False), options.pop("answer", None)
 
     async def run():
         made = mock.mock_server(mock.read([store], **options), delays=delays)
-        async with Client(made, mode=mode) as client:
+        async with Client(made, elicitation_callback=answer) as client:
             return await conversation(client)
 
     return asyncio.run(run())
@@ -95,6 +95,8 @@ def test_tools_resources_and_prompts_are_served_as_recorded(store: Path):
         read = await client.read_resource("file:///a")
         prompt = await client.get_prompt("sum", {"of": "a"})
         resources = (await client.list_resources()).resources
+        info = client.server_info
+        assert (info.name, info.version, client.instructions) == ("files", "1.2", "Read first.")
         return tools, read.contents[0].text, prompt.messages[0].content.text, resources
 
     tools, resource, prompt, resources = talk(store, conversation)
@@ -103,19 +105,8 @@ def test_tools_resources_and_prompts_are_served_as_recorded(store: Path):
     assert [str(one.uri) for one in resources] == ["file:///a"]  # from the call: nothing was listed
 
 
-def test_the_server_names_itself_as_the_recorded_one(store: Path):
-    async def conversation(client):
-        return client.server_info, client.instructions
-
-    info, instructions = talk(store, conversation)
-    assert (info.name, info.version, instructions) == ("files", "1.2", "Read first.")
-
-
 def test_a_recorded_json_rpc_error_is_given_with_code_message_and_data(store: Path):
-    async def conversation(client):
-        return await error_of(client.call_tool("read", {"path": "b"}))
-
-    error = talk(store, conversation)
+    error = talk(store, lambda client: error_of(client.call_tool("read", {"path": "b"})))
     assert (error.code, error.message, error.data) == (-32602, "too big", 7)
 
 
@@ -129,10 +120,7 @@ def test_a_recorded_json_rpc_error_is_given_with_code_message_and_data(store: Pa
     ],
 )
 def test_what_cannot_be_answered_is_an_error_that_says_why(store: Path, tool, arguments, said):
-    async def conversation(client):
-        return await error_of(client.call_tool(tool, arguments))
-
-    error = talk(store, conversation)
+    error = talk(store, lambda client: error_of(client.call_tool(tool, arguments)))
     assert error.code == mock.NOT_RECORDED
     assert re.search(f"^mcptally mock: .*{said}", error.message), error.message
 
@@ -166,10 +154,8 @@ def test_with_delays_replies_wait_for_the_recorded_time(store: Path, monkeypatch
 
     monkeypatch.setattr(mock.anyio, "sleep", note)
 
-    async def conversation(client):
-        return await client.call_tool("write", {"path": "a", "content": "new"})
-
-    talk(store, conversation, delays=True)
+    given = {"path": "a", "content": "new"}
+    talk(store, lambda client: client.call_tool("write", given), delays=True)
     assert waited == [pytest.approx(0.001)]
 
 
@@ -187,27 +173,21 @@ def test_a_subscriber_is_told_of_changes_that_followed_a_recorded_call(of_fleet:
             await client.call_tool("touch", {})
             return await anext(aiter(events))
 
-    assert talk(of_fleet, conversation, mode="auto").uri == "note://1"
+    assert talk(of_fleet, conversation).uri == "note://1"
 
 
 def test_completions_are_given_as_recorded(of_fleet: Path):
-    async def conversation(client):
-        ref = types.PromptReference(name="greet")
-        return await client.complete(ref, {"name": "language", "value": "d"})
-
-    assert talk(of_fleet, conversation).completion.values == ["de"]
+    ref, given = types.PromptReference(name="greet"), {"name": "language", "value": "d"}
+    found = talk(of_fleet, lambda client: client.complete(ref, given))
+    assert found.completion.values == ["de"]
 
 
 def test_a_call_that_asks_the_user_gets_the_recorded_reply_to_the_answer(of_fleet: Path):
     async def answer(*_):
         return types.ElicitResult(action="accept", content={"city": "Oslo"})
 
-    async def conversation():
-        made = mock.mock_server(mock.read([of_fleet]))
-        async with Client(made, elicitation_callback=answer) as client:
-            return words(await client.call_tool("ask", {}))
-
-    assert asyncio.run(conversation()) == ("the user said accept", False)
+    found = talk(of_fleet, lambda client: client.call_tool("ask", {}), answer=answer)
+    assert words(found) == ("the user said accept", False)
 
 
 MOCK = [sys.executable, "-m", "mcptally", "mock"]

@@ -27,7 +27,19 @@ from mcptally.tables.seed_scores import SeedScores
 from tests.kept_folder import KeptFolder
 from tests.pipeline.golden import TRACES
 from tests.stored_tables import assert_equal, assert_same, tables
-from tests.transcripts import c2s, call, event, lines_of, opened, s2c, text, write
+from tests.transcripts import (
+    c2s,
+    call,
+    event,
+    exchange,
+    lines_of,
+    opened,
+    request,
+    result,
+    s2c,
+    text,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -76,8 +88,7 @@ MINUTE = 60 * 10**9
 
 def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
     """Return a call to the server's own validation."""
-    params = {"name": "validate", "arguments": {"tool": tool, "arguments": given}}
-    return {"jsonrpc": "2.0", "id": id_, "method": "tools/call", "params": params}
+    return request(id_, "tools/call", name="validate", arguments={"tool": tool, "arguments": given})
 
 
 def recording(name: str, seed: int) -> list[dict[str, Any]]:
@@ -102,8 +113,8 @@ def recording(name: str, seed: int) -> list[dict[str, Any]]:
             {"name": tool, "description": f"version {chance.randrange(2)}", "inputSchema": schema}
             for tool in ("a", "b")
         ]
-        say({"jsonrpc": "2.0", "id": "l", "method": "tools/list"}, c2s, at)
-        say({"jsonrpc": "2.0", "id": "l", "result": {"tools": tools}}, s2c, at)
+        say(request("l", "tools/list"), c2s, at)
+        say(result("l", tools=tools), s2c, at)
     down = chance.random() < 0.4
     for _ in range(chance.randrange(2, 12)):
         id_ += 1
@@ -245,8 +256,8 @@ DEPENDS = {
     "which definition was in force": (
         calls_of("a", 5, FINE),
         [
-            (90, c2s, {"jsonrpc": "2.0", "id": "l", "method": "tools/list"}),
-            (90, s2c, {"jsonrpc": "2.0", "id": "l", "result": LISTS}),
+            (90, c2s, request("l", "tools/list")),
+            (90, s2c, result("l", **LISTS)),
         ],
         "definition",
     ),
@@ -380,16 +391,10 @@ def test_recordings_that_are_still_written_are_scored_as_far_as_they_go(tmp_path
 def scored_once(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
     def make(folder: Path) -> None:
         for number in range(3):
-            calls = [
-                each
-                for n in range(4)
-                for each in (
-                    c2s(1 + 2 * n, call(n, x=n), f"r{number}"),
-                    s2c(2 + 2 * n, text(n), f"r{number}"),
-                )
-            ]
-            begin = opened(f"r{number}", server=f"s{number}")
-            write(folder / f"{number}.jsonl", [begin, *calls])
+            name = f"r{number}"
+            calls = [each for n in range(4) for each in (call(n, x=n), text(n))]
+            begin = opened(name, server=f"s{number}")
+            write(folder / f"{number}.jsonl", [begin, *exchange(*calls, recording=name)])
         mt.score(sorted(folder.glob("*.jsonl")), out=folder / "store")
 
     return KeptFolder(tmp_path_factory.mktemp("scored"), make)
@@ -454,8 +459,8 @@ def test_files_with_other_bytes_another_name_or_a_compression_are_scored_again(t
     """The file with changed bytes keeps its size. Only rows of removed files are removed."""
     names = ("stays", "changes", "moves", "shrinks", "goes")
     for name in names:
-        talk = [opened(name, server=name), c2s(1, call(1), name), s2c(2, text(1), name)]
-        write(tmp_path / f"{name}.jsonl", talk)
+        talk = exchange(call(1), text(1), recording=name)
+        write(tmp_path / f"{name}.jsonl", [opened(name, server=name), *talk])
     again(tmp_path)
     _, changes, moves, shrinks, goes = (tmp_path / f"{name}.jsonl" for name in names)
     changes.write_bytes(changes.read_bytes().replace(b"fine", b"FINE"))
@@ -501,17 +506,9 @@ def test_many_small_runs_leave_few_parts(tmp_path: Path, monkeypatch):
 
 def test_without_payloads_summaries_hold_no_arguments(tmp_path: Path):
     said = {"secret": "the argument that nobody may keep"}
-    begin = opened()
-    write(
-        tmp_path / "0.jsonl",
-        [
-            begin,
-            c2s(1, asked(1, "a", said)),
-            s2c(2, text(1, '{"valid": true, "errors": [], "warnings": []}')),
-            c2s(3, call(2, "a", **said)),
-            s2c(4, text(2)),
-        ],
-    )
+    valid = text(1, '{"valid": true, "errors": [], "warnings": []}')
+    talk = exchange(asked(1, "a", said), valid, call(2, "a", **said), text(2))
+    write(tmp_path / "0.jsonl", [opened(), *talk])
     again(tmp_path, payloads=False)
     for path in (tmp_path / "store").rglob("*.parquet"):
         frame = pl.read_parquet(path)

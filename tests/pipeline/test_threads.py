@@ -16,7 +16,7 @@ import pytest
 
 from tests import corpus
 from tests.benchmarks.archive import multiply
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import call, exchange, opened, request, result, text, write
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
@@ -53,17 +53,13 @@ def test_a_rule_that_only_later_calls_break_is_applied_with_several_threads(tmp_
     handshake = {"protocolVersion": "2025-03-26", "capabilities": {}}
     about = {"clientInfo": {"name": "c", "version": "1"}} | handshake
     server = {"serverInfo": {"name": "s", "version": "1"}} | handshake
-    lines = [
-        opened(),
-        c2s(1, {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": about}),
-        s2c(2, {"jsonrpc": "2.0", "id": 0, "result": server}),
-        c2s(3, {"jsonrpc": "2.0", "method": "notifications/initialized"}),
-    ]
+    messages = [request(0, "initialize", **about), result(0, **server)]
+    messages.append({"jsonrpc": "2.0", "method": "notifications/initialized"})
     # A join makes a chunk of `revision` per 256 calls; calls with a finding are in the last only.
     for number in range(1, 601):
         new = {"structuredContent": {"a": 1}} if number > 560 else {}
-        lines += [c2s(2 * number + 2, call(number)), s2c(2 * number + 3, text(number, **new))]
-    write(tmp_path / "a.jsonl", lines)
+        messages += [call(number), text(number, **new)]
+    write(tmp_path / "a.jsonl", [opened(), *exchange(*messages)])
     score(tmp_path, tmp_path / "store", 120 * MB, threads=4)
     findings = pl.read_parquet(tmp_path / "store" / "findings" / "*.parquet")
     too_new = findings.filter(pl.col("rule") == "protocol.too_new")

@@ -17,7 +17,18 @@ from mcptally.seeds.validation_logic import arguments, normalised_error, structu
 from mcptally.seeds.validation_protocol import argument_semantics, cron, schema_errors
 from mcptally.seeds.validation_protocol import texts as validation_texts
 from mcptally.tables.stages import Judged
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import (
+    c2s,
+    call,
+    event,
+    exchange,
+    opened,
+    request,
+    result,
+    s2c,
+    text,
+    write,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -101,14 +112,12 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     members = {name: {"type": "string"} for name in ("url", "sql", "day")}
     members["day"]["format"] = "date"
     tools = [{"name": "t", "inputSchema": {"type": "object", "properties": members}}]
-    lines = [
-        opened(),
-        c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
-        s2c(2, {"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}}),
-        c2s(3, call(2, "t", keyword="foo", key="foo")),
-        s2c(4, text(2, "foo: no such key", isError=True)),
-    ]
-    return mt.score([write(folder / "a.jsonl", lines)], out=folder / "store").out
+    messages = exchange(
+        *(request(1, "tools/list"), result(1, tools=tools)),
+        *(call(2, "t", keyword="foo", key="foo"), text(2, "foo: no such key", isError=True)),
+    )
+    path = write(folder / "a.jsonl", [opened(), *messages])
+    return mt.score([path], out=folder / "store").out
 
 
 def test_an_argument_called_keyword_is_not_a_key(scored: Path):

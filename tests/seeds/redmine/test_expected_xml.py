@@ -6,7 +6,7 @@ import pytest
 
 import mcptally as mt
 from tests.scored_cases import Cases, Scored
-from tests.transcripts import c2s, call, opened, s2c, text, write
+from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -20,16 +20,10 @@ UNDECLARED, MALFORMED = "content.xml_undeclared", "content.xml_malformed"
 
 def events(*texts: str, description: str = "", name: str = "r0", **members) -> list:
     tools = [{"name": "list", "description": description, "inputSchema": {"type": "object"}}]
-    listing = {"jsonrpc": "2.0", "id": "l"}
-    found = [
-        opened(name, server="redmine"),
-        c2s(1, listing | {"method": "tools/list"}, recording=name),
-        s2c(2, listing | {"result": {"tools": tools}}, recording=name),
-    ]
-    for number, said in enumerate(texts, 1):
-        found.append(c2s(2 * number + 1, call(number, "list"), recording=name))
-        found.append(s2c(2 * number + 2, text(number, said, **members), recording=name))
-    return found
+    messages = [request("l", "tools/list"), result("l", tools=tools)]
+    for number, said in enumerate(texts):
+        messages += [call(number, "list"), text(number, said, **members)]
+    return [opened(name, server="redmine"), *exchange(*messages, recording=name)]
 
 
 def xml_findings(store: Path) -> list[str]:

@@ -95,14 +95,12 @@ def test_runs_become_tables_and_low_confidence_forms_become_findings(tmp_path):
         "metrics": {"totalTimeMs": 9, "steps": 1, "networkErrors": 0, "consoleErrors": 0},
     }  # fmt: skip
     infer = {"success": True, "data": {"formSchema": {"name": "a"}, "confidence": 0.4}}
-    lines = [
-        t.opened(),
-        t.c2s(1, t.call(1, "infer_form")),
-        t.s2c(2, t.text(1, json.dumps(infer))),
-        t.c2s(3, t.call(2, "fill_and_submit", formSchema={"name": "a"})),
-        t.s2c(4, t.text(2, json.dumps({"success": True, "data": run}))),
-    ]
-    mt.score([t.write(tmp_path / "a.jsonl", lines)], out=tmp_path / "store")
+    sent = {"success": True, "data": run}
+    messages = t.exchange(
+        *(t.call(1, "infer_form"), t.text(1, json.dumps(infer))),
+        *(t.call(2, "fill_and_submit", formSchema={"name": "a"}), t.text(2, json.dumps(sent))),
+    )
+    mt.score([t.write(tmp_path / "a.jsonl", [t.opened(), *messages])], out=tmp_path / "store")
     store = mt.open_store(tmp_path / "store")
     assert store.sql("SELECT run_id, result, result_determined, axe_violations FROM ui_runs").fetchall() == [
         ("r1", "passed", "failed", 2)

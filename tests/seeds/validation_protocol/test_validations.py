@@ -193,15 +193,11 @@ def test_the_command_prints_the_answer_and_its_exit_code_is_the_result(store):
 def test_the_method_is_recognised_like_the_tool(tmp_path):
     ask = {"tool": "read", "arguments": {"b": 1, "a": 2.0}}
     answer = {"valid": False, "errors": ["Path /x does not exist"], "warnings": []}
-    method = {"jsonrpc": "2.0", "id": 1, "method": "tools/validate", "params": ask}
-    lines = [
-        t.opened(),
-        t.c2s(1, method),
-        t.s2c(2, {"jsonrpc": "2.0", "id": 1, "result": answer}),
-        t.c2s(3, t.call(2, "read", a=2.0, b=1)),
-        t.s2c(4, t.text(2, "gone", isError=True)),
-    ]
-    mt.score([t.write(tmp_path / "a.jsonl", lines)], out=tmp_path / "store")
+    messages = t.exchange(
+        *(t.request(1, "tools/validate", **ask), t.result(1, **answer)),
+        *(t.call(2, "read", a=2.0, b=1), t.text(2, "gone", isError=True)),
+    )
+    mt.score([t.write(tmp_path / "a.jsonl", [t.opened(), *messages])], out=tmp_path / "store")
     store = mt.open_store(tmp_path / "store")
     (row,) = rows(store, "SELECT native, tool, valid, errors, phase FROM validations")
     assert row == {
@@ -221,19 +217,18 @@ def test_the_method_is_recognised_like_the_tool(tmp_path):
 
 @pytest.mark.slow
 def test_a_validation_in_another_recording_counts_for_an_hour(tmp_path):
-    ask = {"name": "validate", "arguments": {"tool": "read", "arguments": {"p": 1}}}
+    ask = t.request(1, "tools/call", name="validate")
+    ask["params"]["arguments"] = {"tool": "read", "arguments": {"p": 1}}
+    validated = (ask, t.text(1, '{"valid":true,"errors":[],"warnings":[]}'))
 
     def recording(name, hours):
-        late = int(hours * 3600 * 10**9)
-        lines = [
-            t.opened(name),
-            t.c2s(1, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ask}, name),
-            t.s2c(2, t.text(1, '{"valid":true,"errors":[],"warnings":[]}'), name),
-        ]
-        real = [t.c2s(3, t.call(2, "read", p=1), f"{name}x"), t.s2c(4, t.text(2, "x"), f"{name}x")]
-        real = [event | {"ts_ns": event["ts_ns"] + late} for event in [t.opened(f"{name}x"), *real]]
-        t.write(tmp_path / f"{name}.jsonl", lines)
-        t.write(tmp_path / f"{name}x.jsonl", real)
+        for file, messages, late in (
+            (name, validated, 0),
+            (f"{name}x", (t.call(2, "read", p=1), t.text(2, "x")), int(hours * 3600 * 10**9)),
+        ):
+            events = [t.opened(file), *t.exchange(*messages, recording=file)]
+            events = [event | {"ts_ns": event["ts_ns"] + late} for event in events]
+            t.write(tmp_path / f"{file}.jsonl", events)
 
     recording("near", 0.5)
     first = mt.score([tmp_path], out=tmp_path / "s1", partition_bytes=1)
