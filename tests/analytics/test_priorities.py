@@ -55,11 +55,6 @@ def asked(answers):
 
 
 @pytest.fixture(scope="module")
-def kinds(asked):
-    return lambda server: [row["kind"] for row in asked(server)]
-
-
-@pytest.fixture(scope="module")
 def asked_symptom(answers):
     """Return what an error text reports, as a list."""
 
@@ -68,6 +63,12 @@ def asked_symptom(answers):
         return symptom and [symptom]
 
     return symptoms
+
+
+def listed(tmp_path, rows, recordings=()):
+    """Return the problems of a store with these calls."""
+    store = build(tmp_path / "s", rows, recordings=recordings)
+    return store.ask("priorities").pl().to_dicts()
 
 
 def traffic(tool, failed, calls=100, kind=CRASH, **fields):
@@ -190,32 +191,32 @@ def test_a_table_has_words_for_an_unknown_fault_and_onset_and_claims_no_certaint
     assert problems.onset(later).startswith("first seen 20")
 
 
-LOOPS = SERVERS.add(
-    [call("one", "loops", **CRASH) for _ in range(64)]
-    + traffic("fails", 20, 64, kind=failure("'NoneType' is bad"))
+RANKED = {
+    "failures of one session count less than those of many": (
+        [call("one", "loops", **CRASH) for _ in range(64)]
+        + traffic("fails", 20, 64, kind=failure("'NoneType' is bad")),
+        ["fails", "loops"],
+    ),
+    "of equally many failures, the larger share comes first": (
+        traffic("rare", 10, 1000) + traffic("often", 10, 12, kind=failure("bad state")),
+        ["often", "rare"],
+    ),
+    "of equal numbers, tool failures come first, then unmarked errors, then rejections": (
+        traffic("refuses", 40, kind=REJECTED)
+        + traffic("crashes", 40)
+        + traffic("hides", 40, kind=HIDDEN),
+        ["crashes", "hides", "refuses"],
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "tools"),
+    [(SERVERS.add(calls), tools) for calls, tools in RANKED.values()],
+    ids=RANKED,
 )
-
-
-def test_failures_of_one_session_count_less_than_those_of_many(asked):
-    assert [row["tools"] for row in asked(LOOPS)] == [["fails"], ["loops"]]
-
-
-RARE = SERVERS.add(traffic("rare", 10, 1000) + traffic("often", 10, 12, kind=failure("bad state")))
-
-
-def test_of_equally_many_failures_the_larger_share_comes_first(asked):
-    assert [row["tools"] for row in asked(RARE)] == [["often"], ["rare"]]
-
-
-WEIGHTS = SERVERS.add(
-    traffic("refuses", 40, kind=REJECTED)
-    + traffic("crashes", 40)
-    + traffic("hides", 40, kind=HIDDEN)
-)
-
-
-def test_of_equal_numbers_tool_failures_come_first_then_unmarked_errors_then_rejections(kinds):
-    assert kinds(WEIGHTS) == ["tool_failures", "unmarked", "caller"]
+def test_problems_are_ranked_by_what_they_cost(asked, server, tools):
+    assert [row["tools"] for row in asked(server)] == [[tool] for tool in tools]
 
 
 MISCONFIGURED = SERVERS.add(
@@ -274,16 +275,7 @@ def test_an_onset_that_other_clients_explain_says_so(asked):
     assert problems.onset(both) == "since 2026-03-02 01:00 UTC"
 
 
-def test_without_a_detected_change_there_is_no_onset(asked):
-    assert asked(ONE_CAUSE)[0]["since"] is None
-
-
-WORKS = SERVERS.add(traffic("t", 0))
 NOT_OVER = SERVERS.add(traffic("t", 5, kind=UNCLEAR))
-
-
-def test_a_tool_without_a_failure_is_not_listed(asked):
-    assert asked(WORKS) == []
 
 
 def test_every_failed_call_belongs_to_one_problem(answers):
@@ -315,7 +307,7 @@ def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other
     is_new = [row["outcome"] != "ok" and row["template"] == CRASH["template"] for row in other]
     rows = [row | NO_HOST if new else row for row, new in zip(other, is_new, strict=True)]
     rows += traffic("a", 10, server="x", kind=NO_HOST)
-    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows)
     assert sorted(sorted(row["servers"]) for row in found) == servers
 
 
@@ -323,8 +315,8 @@ def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other
 def test_an_onset_is_only_that_of_all_servers_of_a_problem(tmp_path):
     early = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 10, server="y", kind=NO_HOST)
     late = [call("z", "c", server="z"), *traffic("c", 10, server="z", kind=NO_HOST, **LATER)]
-    [alike] = build(tmp_path / "s", early).ask("priorities").pl().to_dicts()
-    [apart] = build(tmp_path / "t", early + late).ask("priorities").pl().to_dicts()
+    [alike] = listed(tmp_path / "alike", early)
+    [apart] = listed(tmp_path / "apart", early + late)
     assert (len(alike["servers"]), problems.onset(alike)) == (2, "already in the first session")
     assert (len(apart["servers"]), problems.onset(apart)) == (3, "")
 
@@ -454,7 +446,7 @@ def test_a_tool_with_less_than_a_tenth_of_the_most_affected_calls_is_not_named(a
 def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_path):
     rows = traffic("a", 10, server="x", kind=NO_HOST) + traffic("b", 20, server="y", kind=NO_HOST)
     rows += traffic("c", 10, server="x") + traffic("d", 10, server="y")
-    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows)
     [network] = [row for row in found if row["kind"] == "unavailable"]
     assert (network["servers"], network["server"], network["affected"]) == (["y", "x"], None, 30)
     assert (network["rate"], network["server_rates"]) == (None, [0.2, 0.1])
@@ -477,7 +469,7 @@ def test_one_defect_of_servers_that_report_the_same_name_is_one_problem(tmp_path
     rows = [row for server in "xyz" for row in traffic("a", 9, server=server, kind=SAME_CODE)]
     names = {"x": "shop", "y": "shop", "z": "other"}
     recordings = [life(server, server_name=name) for server, name in names.items()]
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows, recordings)
     assert sorted((row["servers"], row["affected"]) for row in found) == [
         (["x", "y"], 18),
         (["z"], 9),
@@ -494,7 +486,7 @@ def test_outages_of_several_servers_are_one_problem_if_the_address_is_the_same(t
     rows = [*refused("x", "connect to 10.0.0.7:5432 refused")]
     rows += refused("y", "connect to 10.0.0.7:5432 refused")
     rows += refused("z", "connect to 10.0.0.7:6379 refused")
-    found = build(tmp_path / "s", rows).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows)
     assert sorted(row["servers"] for row in found) == [["x", "y"], ["z"]]
 
 
@@ -561,7 +553,7 @@ def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     modules = {"m": "a' in /srv/m", "n": "a' in /srv/n", "o": "b' in /srv/o"}
     recordings += [life(s, **lacks, last_words=f"No module '{x}") for s, x in modules.items()]
     rows = traffic("t", 90, server="x")
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows, recordings)
     lacking = [row["servers"] for row in found if row["reason"] == "broken_dependency"]
     assert sorted(lacking) == [["m", "n"], ["o"]], "another module is another problem"
     found = [row for row in found if row["reason"] != "broken_dependency"]
@@ -593,7 +585,7 @@ def test_a_failed_start_counts_like_a_session_and_says_if_it_was_a_probe(tmp_pat
     lost = {"outcome": "no_response", "method": "server/discover", "tool": None}
     rows = [call(0, **lost), *(call(n, "t") for n in range(2, 9) for _ in range(50))]
     rows += [call(n, "u", **REJECTED) for n in range(2, 9) for _ in range(9)]
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows, recordings)
     assert [row["kind"] for row in found] == ["start", "caller"]
     all_probes = problems.number(found[0] | {"probed": 2})
     assert all_probes == "2 of 9 (crashed), on newer clients' server/discover"
@@ -610,10 +602,8 @@ def test_failed_starts_are_a_problem_per_cause_unless_none_worked(tmp_path):
     some = [life("s", recording=f"s{n}", **how) for n, how in enumerate([*failed, {}])]
     none = [life("d", recording=f"d{n}", **how) for n, how in enumerate(failed)]
     bugs = [life("e", recording=f"e{n}", **how) for n, how in enumerate([failed[2], {}])]
-    found = build(tmp_path / "s", [call(0)], recordings=some + none + bugs).ask("priorities").pl()
-    assert [
-        (row["servers"], problems.statement(row).partition(";")[0]) for row in found.to_dicts()
-    ] == [
+    found = listed(tmp_path, [call(0)], some + none + bugs)
+    assert [(row["servers"], problems.statement(row).partition(";")[0]) for row in found] == [
         (["d"], "never started, 3 of 3 starts failed (crashed)"),
         (["s"], "failed starts, 2 of 4 (crashed)"),
         (["e", "s"], "failed starts, 2 of 6 (crashed)"),
@@ -628,28 +618,10 @@ def test_a_request_that_is_not_a_call_to_a_tool_and_ends_the_server_is_a_problem
     recordings.append(life("s", recording="4", start="failed", start_failure="crashed"))
     rows = [call(0, **read), call(1, **read), call(1, "t", **crash, fault="tool"), call(2)]
     rows += [call(3, **read | {"reason": "no_response"}), call(4, **read)]
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows, recordings)
     [row] = [each for each in found if each["kind"] == "crash"]
     assert problems.number(row) == "1 of 5 starts, during resources/read"
     assert row["call_id"] == f"{0:016x}"
-
-
-def ranks(tmp_path, rows):
-    return build(tmp_path / "s", rows).ask("priorities").pl()["servers"].to_list()
-
-
-@pytest.mark.slow
-def test_an_uncertain_claim_weighs_no_less_than_an_unclear_cause(tmp_path):
-    sure = traffic("t", 20, kind=REJECTED, server="sure")
-    unsure = [row | {"server": "unsure", "certainty": 80.0} for row in sure[:20]]
-    rows = sure + unsure + [row | {"server": "unsure"} for row in sure[20:]]
-    assert ranks(tmp_path, rows) == [["unsure"], ["sure"]]
-
-
-@pytest.mark.slow
-def test_the_main_problem_of_a_server_of_which_no_call_worked_stands_higher(tmp_path):
-    alive = traffic("t", 30, 30, server="alive") + traffic("u", 0, 1, server="alive")
-    assert ranks(tmp_path, alive + traffic("t", 28, 28, server="dead")) == [["dead"], ["alive"]]
 
 
 @pytest.mark.slow
@@ -658,8 +630,8 @@ def test_a_server_that_crashed_once_stands_above_a_few_rejected_calls(tmp_path):
         life("s", recording=n, crash="idle" if n == "0" else None) for n in map(str, range(12))
     ]
     rows = traffic("t", 9, kind=REJECTED)
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl()
-    assert found["kind"].to_list() == ["crash", "caller"]
+    found = listed(tmp_path, rows, recordings)
+    assert [row["kind"] for row in found] == ["crash", "caller"]
 
 
 @pytest.mark.slow
@@ -668,27 +640,49 @@ def test_a_crash_during_a_call_costs_the_calls_of_a_session_and_says_why(tmp_pat
     lost = failure(None, reason="server_crash", outcome="no_response", error_text=None)
     rows = [call(n, **(REJECTED if i < 3 else OK)) for n in range(12) for i in range(9)]
     rows += [call(n, **lost) for n in range(2)]
-    found = build(tmp_path / "s", rows, recordings=recordings).ask("priorities").pl().to_dicts()
+    found = listed(tmp_path, rows, recordings)
     assert [row["kind"] for row in found] == ["tool_failures", "caller"]
     assert problems.message(found[0]) == "(never answered) out of memory"
     assert problems.title(found[0]) == "crashes"
 
 
-@pytest.mark.slow
-def test_rejected_calls_do_not_show_whether_a_service_can_be_reached(tmp_path):
-    dead = traffic("t", 3, 3, kind=NO_HOST, server="dead") + traffic(
-        "t", 27, 27, REJECTED, server="dead"
-    )
-    found = ranks(
-        tmp_path, dead + traffic("t", 8, kind=NO_HOST | {"template": "no route"}, server="alive")
-    )
-    assert found[1:] == [["dead"], ["alive"]]
+def lacking(program, failed, worked):
+    lacks = failure(f"{program} is not installed", reason="misconfig_or_missing_dependency")
+    calls = range(failed + worked)
+    return [call(program, "t", **(lacks if n < failed else OK)) for n in calls]
+
+
+SURE_CALLS = traffic("t", 20, kind=REJECTED, server="sure")
+ABOVE = {
+    "an uncertain claim weighs no less than an unclear cause": (
+        SURE_CALLS
+        + [row | {"server": "unsure", "certainty": 80.0} for row in SURE_CALLS[:20]]
+        + [row | {"server": "unsure"} for row in SURE_CALLS[20:]],
+        ["unsure", "sure"],
+    ),
+    "the main problem of a server of which no call worked": (
+        traffic("t", 30, 30, server="alive")
+        + traffic("u", 0, 1, server="alive")
+        + traffic("t", 28, 28, server="dead"),
+        ["dead", "alive"],
+    ),
+    "rejected calls do not show whether a service can be reached": (
+        traffic("t", 3, 3, kind=NO_HOST, server="dead")
+        + traffic("t", 27, 27, REJECTED, server="dead")
+        + traffic("t", 8, kind=NO_HOST | {"template": "no route"}, server="alive"),
+        ["dead", "dead", "alive"],
+    ),
+    "a tool that lacks a program in every call": (
+        lacking("pdf", 6, 0) + traffic("u", 0) + traffic("t", 11, 80, server="often"),
+        ["s", "often"],
+    ),
+}
 
 
 @pytest.mark.slow
-def test_a_tool_that_lacks_a_program_in_every_call_stands_above_a_tool_that_often_fails(tmp_path):
-    pdf = lacking("pdf", 6, 0) + traffic("u", 0)
-    assert ranks(tmp_path, pdf + traffic("t", 11, 80, server="often")) == [["s"], ["often"]]
+@pytest.mark.parametrize(("rows", "servers"), ABOVE.values(), ids=ABOVE)
+def test_problems_of_servers_are_ranked_by_what_they_cost(tmp_path, rows, servers):
+    assert [row["servers"] for row in listed(tmp_path, rows)] == [[each] for each in servers]
 
 
 @pytest.fixture(scope="module")
@@ -832,12 +826,6 @@ def test_names_that_are_no_tools_are_not_listed_as_tools(asked):
     assert (few["unlisted"], problems.inputs(few)) == (["x"], said)
     for server in (SAYS_SO_AT_TIMES, WORKED):
         assert {row["unlisted_calls"] for row in asked(server)} == {0}
-
-
-def lacking(program, failed, worked):
-    lacks = failure(f"{program} is not installed", reason="misconfig_or_missing_dependency")
-    calls = range(failed + worked)
-    return [call(program, "t", **(lacks if n < failed else OK)) for n in calls]
 
 
 PARTLY_WORKS = SERVERS.add(lacking("pandoc", 9, 1))

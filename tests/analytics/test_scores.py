@@ -530,22 +530,6 @@ def test_retries_are_counted_with_what_they_cost(one):
     assert (row["retry_seconds"], row["retry_tokens"]) == (1.0, 40)
 
 
-def test_t_quantiles_and_beta_quantiles_are_scipys(answers):
-    got = answers.store.sql(
-        "SELECT t_quantile(0.975, 5), t_quantile(0.975, 'infinity'), beta_quantile(0.025, 3, 7), "
-        "t_test(-2.5, 9), t_quantile(0.975, NULL), t_quantile(0.975, 0)"
-    ).fetchall()[0]
-    assert got[:4] == pytest.approx(
-        (
-            2.5705818356363146,  # scipy.stats.t.ppf(0.975, 5)
-            1.959963984540054,  # scipy.stats.norm.ppf(0.975)
-            0.07485463141969183,  # scipy.stats.beta.ppf(0.025, 3, 7)
-            0.033861827682985735,  # 2 * scipy.stats.t.sf(2.5, 9)
-        )
-    )
-    assert got[4:] == (None, None)
-
-
 @pytest.fixture(scope="module")
 def empty(tmp_path_factory) -> Store:
     return build(tmp_path_factory.mktemp("empty") / "s", [])

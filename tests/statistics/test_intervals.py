@@ -61,12 +61,3 @@ def test_a_long_session_does_not_count_for_less_than_a_session_each():
     sums = (109, 0, 9 + 100**2, 0, 0, 0, 10, 0, 1.0, 1e9)
     found = intervals.rate_intervals(*(np.array([float(value)]) for value in sums))
     assert found.n_eff == pytest.approx([10])
-
-
-def test_the_bound_where_all_calls_agree_is_clopper_and_pearsons():
-    from scipy.stats import binomtest
-
-    exact = binomtest(0, 20).proportion_ci(0.95, "exact")
-    none, every = of_equal_sessions(0, 1, 20), of_equal_sessions(1, 1, 20)
-    assert (none.low, none.high) == ([0], pytest.approx([exact.high]))
-    assert (every.low, every.high) == (pytest.approx([1 - exact.high]), [1])

@@ -270,12 +270,6 @@ def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
     assert [each["traceId"] == trace for each in found] == [True, False, False, False]
 
 
-def test_parquet_is_the_table_itself(store, tmp_path):
-    export(store, to="parquet", out=tmp_path / "calls.parquet")
-    again = pl.read_parquet(tmp_path / "calls.parquet").sort("recording", "seq", "index", "dir")
-    assert again.equals(rows(store))
-
-
 def test_json_lines_hold_what_is_known_of_each_row(store, tmp_path):
     export(store, to="jsonl", out=tmp_path / "calls.jsonl")
     found = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().split("\n")[:-1]]
@@ -302,12 +296,6 @@ def test_nothing_to_export_is_an_empty_file_of_that_format(store, tmp_path, form
     if form == "har":
         assert json.loads((tmp_path / "x").read_text())["log"]["entries"] == []
     assert not list(tmp_path.glob("*.part"))
-
-
-def test_any_table_and_question_goes_into_csv_parquet_and_jsonl(store, tmp_path):
-    for table in ("findings", "tools", "tool_scores"):
-        for form in ("csv", "parquet", "jsonl"):
-            assert export(store, to=form, out=tmp_path / "x", table=table).rows > 0
 
 
 def test_a_link_stays_one_and_a_pipe_is_written_into(store, tmp_path):
