@@ -9,11 +9,12 @@ import pytest
 import mcptally as mt
 
 TYPED_USE = ast.parse(Path(__file__).with_name("typing").joinpath("api.py").read_text("utf-8"))
-STORE_METHODS = sorted(
-    name
+FUNCTIONS = {name: getattr(mt, name) for name in mt.__all__ if name[0].islower()}
+METHODS = {
+    name: member
     for name, member in vars(mt.Store).items()
     if inspect.isfunction(member) and not name.startswith("_")
-)
+}
 
 
 def test_every_public_name_loads_and_no_other_is_promised():
@@ -34,25 +35,14 @@ def typed_keywords(name):
     return {keyword.arg for call in calls for keyword in call.keywords}
 
 
-@pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].islower()])
-def test_the_typed_use_of_the_api_passes_every_option_of_every_public_function(name):
-    assert typed_keywords(name) >= options(getattr(mt, name))
-
-
-@pytest.mark.parametrize("name", STORE_METHODS)
-def test_the_typed_use_of_the_api_passes_every_option_of_every_method_of_a_store(name):
-    assert typed_keywords(name) >= options(getattr(mt.Store, name))
+@pytest.mark.parametrize(("name", "function"), [*FUNCTIONS.items(), *METHODS.items()])
+def test_the_typed_use_of_the_api_passes_every_option(name, function):
+    parameters = inspect.signature(function).parameters.values()
+    options = {each.name for each in parameters if each.kind is each.KEYWORD_ONLY}
+    assert typed_keywords(name) >= options
 
 
 @pytest.mark.parametrize("name", [name for name in mt.__all__ if name[0].isupper()])
 def test_the_typed_use_of_the_api_states_the_type_of_every_public_class(name):
     stated = {node.id for node in ast.walk(TYPED_USE) if isinstance(node, ast.Name)}
     assert name in stated
-
-
-def options(function):
-    return {
-        parameter.name
-        for parameter in inspect.signature(function).parameters.values()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }

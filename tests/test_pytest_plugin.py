@@ -76,9 +76,9 @@ def suite(pytester, monkeypatch, tmp_path):
     """Runs a test suite in its own process, with its recordings in `kept`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def run(source, *arguments):
-        pytester.makepyfile(server=SERVER, test_server=source)
-        return pytester.runpytest_subprocess("-p", "no:xdist", *arguments)
+    def run(source, *arguments, server=SERVER):
+        pytester.makepyfile(server=server, test_server=source)
+        return pytester.runpytest_subprocess(*arguments)
 
     return run
 
@@ -93,12 +93,10 @@ def calls_of(folder, tmp_path):
 
 
 def test_workers_of_xdist_record_stdio_servers_into_one_archive_and_a_gate_fails_the_run(
-    pytester, monkeypatch, tmp_path
+    suite, pytester, tmp_path
 ):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    pytester.makepyfile(server=STDIO_SERVER, test_server=STDIO)
     gate = "--mcptally-fail-on=failure_rate > 5%"
-    done = pytester.runpytest_subprocess("-n2", "--mcptally-out=kept", gate)
+    done = suite(STDIO, "-n2", "--mcptally-out=kept", gate, server=STDIO_SERVER)
     assert done.ret == 1
     done.assert_outcomes(passed=3)
     done.stdout.fnmatch_lines(["*mcptally: recorded MCP traffic*", "*9 calls to 1 tool*",

@@ -8,16 +8,13 @@ cost per message, not per byte.
 """
 
 import dataclasses
-import io
 import itertools
 import json
 import math
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
-
-from mcptally.transcript.files import open_stream
 
 Quantiles = tuple[tuple[float, int], ...]
 """Quantiles of line lengths: shares of the lines, and lengths."""
@@ -95,20 +92,6 @@ def generate(folder: Path, *, size: int, shape: str = "traffic", seed: int = 1) 
             written += file.tell()
         files.append(path)
     return files
-
-
-def multiply(files: Iterable[Path], folder: Path, *, times: int) -> list[Path]:
-    """Write `times` uncompressed copies of each real transcript, each with new recording ids."""
-    folder.mkdir(parents=True, exist_ok=True)
-    made = []
-    for copy in range(times):
-        for path in files:
-            target = folder / f"{copy:04d}-{path.name.removesuffix('.zst')}"
-            with io.BufferedReader(open_stream(path)) as source, target.open("wb") as out:
-                for line in source:
-                    out.write(line.replace(b'"recording":"', b'"recording":"%04d-' % copy, 1))
-            made.append(target)
-    return made
 
 
 def _recording(chance: random.Random, shape: Shape, number: int) -> Iterator[bytes]:

@@ -15,20 +15,19 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import duckdb
 import polars as pl
 
 import mcptally as mt
 from mcptally.analytics import duckdb_file
+from tests.corpus import SAMPLES
 from tests.stored_tables import tables
 from tests.transcripts import call, exchange, opened, text, write
 
-ROOT: Final = Path(__file__).parents[2]
-TRACES: Final = ROOT / "sample_traces"
-BEFORE: Final = [TRACES / "time.jsonl"]
-AFTER: Final = [TRACES / "time.jsonl", TRACES / "git.jsonl.zst"]
+BEFORE: Final = [SAMPLES / "time.jsonl"]
+AFTER: Final = [*BEFORE, SAMPLES / "git.jsonl.zst"]
 
 CHANGES: Final = frozenset(
     {"os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate", "os.symlink"}
@@ -55,15 +54,6 @@ def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bo
 # --- commands --------------------------------------------------------------------
 
 
-class Scenario(NamedTuple):
-    """A command and the files that it works on."""
-
-    build: Callable[[Path], object]
-    """Makes the files in a folder, with a store `store`."""
-    run: Callable[[Path], object]
-    """Runs the command on that folder."""
-
-
 def _archive(folder: Path) -> list[Path]:
     """Two transcripts, each with two calls."""
     (folder / "archive").mkdir(parents=True)
@@ -80,7 +70,6 @@ def _archive(folder: Path) -> list[Path]:
 def _build_score(folder: Path) -> None:
     first, _ = _archive(folder)
     mt.score([first], out=folder / "store")
-    duckdb_file.write(folder / "store")
 
 
 def _score(folder: Path) -> None:
@@ -92,17 +81,14 @@ def _build_merge(folder: Path) -> None:
     mt.score([first], out=folder / "store")
     mt.score([second], out=folder / "other")
     (folder / "archive").rename(folder / "elsewhere")
-    duckdb_file.write(folder / "store")
 
 
 def _merge(folder: Path) -> None:
     mt.merge_stores([folder / "store", folder / "other"], out=folder / "store")
 
 
-SCENARIOS: Final = {
-    "score": Scenario(_build_score, _score),
-    "merge": Scenario(_build_merge, _merge),
-}
+SCENARIOS: Final = {"score": (_build_score, _score), "merge": (_build_merge, _merge)}
+"""Command → functions that make the files it works on, with a store `store`, and that run it."""
 
 
 # --- steps ------------------------------------------------------------------------------------
@@ -194,13 +180,14 @@ class Scene:
     """A scenario with its files before the command, and the store's tables before and after."""
 
     def __init__(self, command: str, folder: Path) -> None:
-        self.command, self.scenario = command, SCENARIOS[command]
+        self.command, (build, self._run) = command, SCENARIOS[command]
         self.kept, self.folder = folder / "kept", folder / "world"
-        self.scenario.build(self.folder)
+        build(self.folder)
+        duckdb_file.write(self.folder / "store")
         self.before = tables(self.folder / "store")
         shutil.move(self.folder, self.kept)
         self.reset()
-        self.scenario.run(self.folder)
+        self._run(self.folder)
         self.after = tables(self.folder / "store")
         assert not is_like(self.before, self.after)
 
@@ -232,7 +219,7 @@ class Scene:
                 shutil.copytree(self.folder, left / str(step))
 
         with before_each_step(self.folder, copy):
-            self.scenario.run(self.folder)
+            self._run(self.folder)
         return kinds
 
     def after_kill(self, step: int, *, rerun: bool = True) -> str:
@@ -247,7 +234,7 @@ class Scene:
         left = self.found()
         if not rerun:
             return left
-        self.scenario.run(self.folder)
+        self._run(self.folder)
         assert self.found() == "the new store", "the next run gave another store"
         assert not (self.folder / "store" / ".work").exists()
         return left

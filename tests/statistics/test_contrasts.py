@@ -154,6 +154,13 @@ def test_two_groups_of_failures_are_compared_with_working_calls_only():
     assert (second.group, second.fact) == (2, SECOND)
 
 
+def test_no_contrast_is_reported_for_few_failures_or_few_successes():
+    few = simulated(lambda _, session, __: np.arange(len(session)) < 4)
+    assert strongest(few) == []
+    most = simulated(lambda _, session, __: np.arange(len(session)) >= 4)
+    assert strongest(most) == []
+
+
 def flaky(_, session, random):
     return random.random(len(session)) < 0.3
 
