@@ -26,19 +26,23 @@ from tests.importers import styles
 from tests.importers.imported_logs import events
 from tests.output.html.parsed_page import parse
 from tests.review import archives
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import call, event, exchange, opened, text, write
 
 NAMES = ("time.jsonl", "sqlite.jsonl.zst")
 
 
+def settle(patch: pytest.MonkeyPatch, home: Path) -> None:
+    """Use the caches of a home folder, and treat recent files as stable: ctimes cannot be set."""
+    home.mkdir()
+    patch.setenv("HOME", str(home))
+    patch.delenv("XDG_CACHE_HOME", raising=False)
+    patch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
+
+
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch) -> Path:
-    """A home folder for the caches of the test."""
-    folder = tmp_path / "home"
-    folder.mkdir()
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    return folder
+    settle(monkeypatch, tmp_path / "home")
+    return tmp_path / "home"
 
 
 def aged(folder: Path) -> Path:
@@ -49,20 +53,13 @@ def aged(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture(autouse=True)
-def _stable(monkeypatch) -> None:
-    """Treat files with a recent ctime as stable, because `os.utime` cannot set it."""
-    monkeypatch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
-
-
-def session(path: Path, *replies: bool) -> None:
-    """Return a recording of calls to the tool `read`; a call that is False failed."""
-    rows = [opened()]
+def session(path: Path, *replies: bool, error: str = "Traceback: boom") -> Path:
+    """Write a recording of calls to the tool `read`; a call that is False failed."""
+    messages = []
     for number, worked in enumerate(replies):
-        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
-        said = text(number, "contents") if worked else text(number, "Traceback: boom", isError=True)
-        rows.append(s2c(2 * number + 2, said))
-    write(path, rows)
+        said = text(number, "contents") if worked else text(number, error, isError=True)
+        messages += [call(number, "read", path="a"), said]
+    return write(path, [opened(), *exchange(*messages)])
 
 
 TOKEN = "ghp_" + "a1B2c3D4e5" * 4
@@ -78,13 +75,10 @@ class Summary(NamedTuple):
 
 def summarized(folder: Path, path: Path) -> Summary:
     """Return what is printed about `path`, with the cache in `folder`, at 80 columns."""
-    (folder / "home").mkdir()
     aged(path.parent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mcptally.store.source_files.TIMESTAMP_MARGIN_NS", -(10**9))
-        patch.setenv("HOME", str(folder / "home"))
+        settle(patch, folder / "home")
         patch.setenv("COLUMNS", "80")
-        patch.delenv("XDG_CACHE_HOME", raising=False)
         done = run(path)
     assert done.returncode == 0, done.stderr
     return Summary(folder / "home", path, done.stdout)
@@ -94,12 +88,8 @@ def summarized(folder: Path, path: Path) -> Summary:
 def made(tmp_path_factory) -> Summary:
     """A recording with hostile text."""
     folder = tmp_path_factory.mktemp("summary")
-    rows = [opened()]
-    for number in range(12):
-        rows.append(c2s(2 * number + 1, call(number, "read", path="a")))
-        said = f"Traceback\x1b[2J\n{TOKEN}"
-        rows.append(s2c(2 * number + 2, text(number, said, isError=True)))
-    return summarized(folder, write(folder / "a.jsonl", rows))
+    path = session(folder / "a.jsonl", *[False] * 12, error=f"Traceback\x1b[2J\n{TOKEN}")
+    return summarized(folder, path)
 
 
 @pytest.fixture
