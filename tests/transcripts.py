@@ -45,8 +45,8 @@ def result(id_: Any, **members: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": id_, "result": members}
 
 
-def error(id_: Any, code: int, message: str) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message}}
+def error(id_: Any, code: int, message: str, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message, **more}}
 
 
 def call(id_: Any, tool: str = "echo", **arguments: Any) -> dict[str, Any]:
@@ -59,30 +59,6 @@ def text(id_: Any, words: str = "fine", **members: Any) -> dict[str, Any]:
 
 def exchange(*messages: Any, recording: str = "r1", first: int = 1) -> list[dict[str, Any]]:
     """The events of messages one after the other: those with a method come from the client."""
-    return [
-        (c2s if "method" in message else s2c)(seq, message, recording)
-        for seq, message in enumerate(messages, first)
-    ]
-
-
-def request(id_: Any, method: str, **params: Any) -> dict[str, Any]:
-    message = {"jsonrpc": "2.0", "id": id_, "method": method}
-    return message | ({"params": params} if params else {})
-
-
-def result(id_: Any, **members: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "result": members}
-
-
-def error(id_: Any, code: int, message: str, **more: Any) -> dict[str, Any]:
-    return {"jsonrpc": "2.0", "id": id_, "error": {"code": code, "message": message, **more}}
-
-
-def exchange(*messages: Any, recording: str = "r1", first: int = 1) -> list[dict[str, Any]]:
-    """The events of these messages. The client sends those with a method, the server the others.
-
-    `first` is the number of the first event in the recording.
-    """
     return [
         (c2s if "method" in message else s2c)(seq, message, recording)
         for seq, message in enumerate(messages, first)
