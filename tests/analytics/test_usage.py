@@ -41,14 +41,6 @@ def test_an_answer_from_usage_equals_the_answer_from_calls(store: mt.Store, ques
     assert_frame_equal(kept, made, rel_tol=1e-9)
 
 
-def test_it_counts_every_call_of_a_tool_once(store: mt.Store):
-    calls = store.sql(
-        "SELECT count(*) FROM calls "
-        "WHERE method = 'tools/call' AND dir = 'c2s' AND tool IS NOT NULL"
-    ).fetchall()
-    assert store.sql("SELECT sum(calls) FROM usage").fetchall() == calls
-
-
 @pytest.mark.slow
 def test_an_empty_response_does_not_count_as_sized(tmp_path: Path):
     events = [opened()]
