@@ -10,6 +10,7 @@ imported, or never ends, proves nothing.
 
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,6 @@ import tempfile
 import time
 import tomllib
 import venv
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Final
 
@@ -128,26 +128,18 @@ class Copy:
 
     def test(self, name: str, tests: tuple[str, ...], error: str = "AssertionError") -> Outcome:
         """Run tests until one fails."""
-        report = self.root.parent / "report.xml"
-        report.unlink(missing_ok=True)
+        command = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", "-rf")
         began = time.monotonic()
         try:
-            done = self._python(
-                *("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--junitxml={report}"),
-                *(f"tests/{test}" for test in tests),
-            )
+            done = self._python(*command, *(f"tests/{test}" for test in tests))
         except subprocess.TimeoutExpired:
             return Outcome(name, None, time.monotonic() - began, "the tests did not end")
         took = time.monotonic() - began
-        if done.returncode == 0:
-            return Outcome(name, None, took)
-        cases = ET.parse(report).iter("testcase") if report.exists() else ()  # noqa: S314 - ours
-        for case in cases:
-            for fault in case.findall("failure"):
-                words = fault.text or ""
-                if any(each in words for each in ("AssertionError", "DID NOT", error)):
-                    return Outcome(name, f"{case.get('name')}", took)
-        return Outcome(name, None, took, f"no assertion failed: {done.stdout[-1500:]}")
+        failed = re.search(r"^FAILED (\S+)", done.stdout, re.MULTILINE)
+        if failed and any(each in done.stdout for each in ("AssertionError", "DID NOT", error)):
+            return Outcome(name, failed[1], took)
+        words = f"no assertion failed: {done.stdout[-1500:]}" if done.returncode else ""
+        return Outcome(name, None, took, words)
 
     def mutated(self, mutation: Mutation) -> Outcome:
         """Run the tests of a mutation and return the result; the copy is restored afterwards."""

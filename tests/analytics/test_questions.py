@@ -1,13 +1,11 @@
 """Each predefined question equals its reference answer in plain Python."""
 
-import datetime
 import re
 from collections import defaultdict
 from pathlib import Path
 from typing import get_args
 
 import pytest
-from polars.testing import assert_frame_equal
 
 import mcptally as mt
 from mcptally import errors
@@ -172,14 +170,6 @@ def test_a_tool_has_the_same_scores_with_and_without_a_filter(store: mt.Store):
     alone = store.ask("tool_scores", server="git", tool="git_status").pl()
     assert alone.height == 1
     assert alone.equals(every.filter(server="git", tool="git_status"))
-
-
-@pytest.mark.slow
-def test_a_start_before_all_calls_keeps_all_and_an_end_before_them_keeps_none(store: mt.Store):
-    first = datetime.date(2000, 1, 1)
-    for question in ("latency", "priorities", "server_scores"):
-        assert_frame_equal(store.ask(question, since=first).pl(), store.ask(question).pl())
-    assert store.ask("latency", until="2000-01-01").fetchall() == []
 
 
 @pytest.mark.parametrize(

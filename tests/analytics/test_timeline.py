@@ -73,14 +73,6 @@ def test_each_period_counts_successes_and_failures_by_cause(tmp_path):
     assert second["start"] == BEGAN + timedelta(minutes=30)
 
 
-def test_a_server_in_outage_has_success_rate_zero(tmp_path):
-    rows = outage(since=0) + outage(since=0, tool="u")
-    found = timeline(tmp_path, rows)
-    assert set(found["success_rate"]) == {0}
-    assert found.filter(level="server")["infrastructure"].sum() == 240
-    assert found.filter(level="tool", tool="u")["infrastructure"].sum() == 120
-
-
 @pytest.mark.parametrize(
     ("last", "period"),
     [
