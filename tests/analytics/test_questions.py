@@ -214,6 +214,13 @@ def test_a_misspelt_column_suggests_the_right_one(store: mt.Store, query, words)
         store.sql(query)
 
 
+def test_suggested_columns_do_not_depend_on_earlier_questions(store: mt.Store):
+    opened = mt.open_store(store.path)
+    opened._connections.kept("tool_scores")  # as for a report: it is a table from now on
+    with pytest.raises(errors.QueryError, match=r"'failures'; did you mean .*tool_failures"):
+        opened.sql("SELECT c.failures FROM tool_scores c")
+
+
 @pytest.mark.parametrize("value", ["x' OR 1=1 --", "'; DROP VIEW calls; --", "\x00", "git\n"])
 def test_a_filter_is_a_value_and_never_sql(store: mt.Store, value):
     with pytest.raises(errors.QueryError, match="no server is called"):

@@ -233,7 +233,8 @@ def as_query_errors(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 _UNKNOWN_COLUMN: Final = re.compile(
-    r'Binder Error: (?:Referenced column|Table|Values list).*?(?:column named )?"(?P<name>[^"]*)"'
+    r"Binder Error: (?:(?P<unqualified>Referenced column)|Table|Values list)"
+    r'.*?(?:column named )?"(?P<name>[^"]*)"'
     r"(?: not found|\s*$)",
     re.MULTILINE,
 )
@@ -246,7 +247,8 @@ def _with_suggestion(error: duckdb.Error, connection: duckdb.DuckDBPyConnection)
         return sql_problem(error)
     _, _, candidates = f"{error}".partition("Candidate bindings: ")
     names = re.findall(r'"([^"]*)"', candidates.partition("\n")[0])
-    if not names:
+    # With an alias (`c.failures`), DuckDB names no candidates of a view and few of a table.
+    if not names or not found["unqualified"]:
         rows = connection.cursor().execute("SELECT DISTINCT column_name FROM duckdb_columns()")
         names = [name for (name,) in rows.fetchall()]
     column = found["name"]
