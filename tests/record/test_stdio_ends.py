@@ -41,6 +41,14 @@ def test_the_recorder_exits_with_the_servers_exit_code(code, tmp_path):
     assert (last["reason"], last["exit_code"], last["signal"]) == ("server_exited", code, None)
 
 
+def test_a_server_that_exits_with_0_while_its_client_is_connected_quit(tmp_path):
+    with RecordedServer(tmp_path, script("input()")) as recorded_server:
+        recorded_server.send(b"{}\n")
+        assert recorded_server.process.wait(TIMEOUT_SECONDS) == 0
+        last = events(tmp_path)[-1]
+        assert (last["reason"], last["exit_code"]) == ("server_quit", 0)
+
+
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSEGV", "SIGPIPE"])
 def test_a_server_killed_by_a_signal_gives_exit_code_128_plus_the_signal(name, tmp_path):
     number = getattr(signal, name)

@@ -196,7 +196,8 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
         rows = rows.join(part, on=Event.recording.name, how="left")
     reason, exit_code, signal = Closes.reason.col, Closes.exit_code.col, Closes.signal.col
     by_itself = ~reason.str.contains(_NOT_BY_ITSELF).fill_null(value=False)
-    failed = (
+    quit_early = (reason == "server_quit").fill_null(value=False)
+    failed = quit_early | (
         ~exit_code.is_in(_PLAIN_EXITS) & by_itself
         | ~signal.is_in(_BY_OTHERS) & (reason == "server_killed")
     ).fill_null(value=False)
@@ -216,11 +217,15 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
         .then(pl.lit("start"))
         .when(is_failed & (start == "ready") & _Ends.waiting.col.fill_null(value=False))
         .then(pl.lit("call"))
-        .when(is_failed & ~_Ends.shutdown.col & (start == "ready") & words.is_not_null())
+        .when(
+            is_failed & ~quit_early & ~_Ends.shutdown.col & (start == "ready") & words.is_not_null()
+        )
         .then(pl.lit("idle"))
     )
     ended_by = (
-        pl.when(reason.is_in(["signalled", "client_gone"]) | exit_code.is_in(_PLAIN_EXITS))
+        pl.when(quit_early)
+        .then(pl.lit("server"))
+        .when(reason.is_in(["signalled", "client_gone"]) | exit_code.is_in(_PLAIN_EXITS))
         .then(pl.lit("client"))
         .when(is_failed & ~_Ends.shutdown.col)
         .then(pl.lit("server"))
@@ -382,7 +387,7 @@ def _failure() -> pl.Expr:
         .then(pl.lit("misconfigured"))
         .when(_cause(words).is_not_null())
         .then(_cause(words))
-        .when(ServerLives.start.col == "unanswered")
+        .when((ServerLives.start.col == "unanswered") | (Closes.reason.col == "server_quit"))
         .then(pl.lit("no_answer"))
         .otherwise(pl.lit("crashed"))
     )

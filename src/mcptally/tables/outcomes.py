@@ -137,7 +137,7 @@ START_FAILURES: Final[Mapping[str, tuple[Fault, str]]] = MappingProxyType(
         "network": (Fault.NETWORK, "the network failed"),
         "upstream": (Fault.UPSTREAM, "a service that the server needs is down"),
         "crashed": (Fault.TOOL, "it crashed for another reason"),
-        "no_answer": (Fault.TOOL, "no answer within 5 s"),
+        "no_answer": (Fault.TOOL, "no answer within 5 s, or before it exited with 0"),
     }
 )
 """Maps each reason for a failed server start to the party at fault and the reason's meaning."""

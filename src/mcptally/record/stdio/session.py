@@ -123,6 +123,8 @@ class _StdioSession:
         self._processes_ended_at = 0.0
         self._client_gone_at: float | None = None
         self._ended_by_recorder = False
+        self._quit = False
+        """Whether the server exited with 0 although the client had not closed its end."""
         self._client_pid = os.getppid()
         self._stdout_is_file = stat.S_ISREG(os.fstat(1).st_mode)
 
@@ -169,6 +171,7 @@ class _StdioSession:
                 self._start_errno = int(number)
             elif word == b"exit":
                 self._exit_code = int(number)
+                self._quit = not self._exit_code and not self._relay.from_client.writer_closed
             elif word == b"clean":
                 self._mark_processes_ended()
         if not chunk:
@@ -232,6 +235,8 @@ class _StdioSession:
             reason = "client_gone"
         elif self._signals.end_requested:
             reason = "signalled"
+        elif self._quit:
+            reason = "server_quit"
         return close_with_exit(self._recording, self._exit_code, reason=reason)
 
     def _not_started(self, number: int) -> int:
