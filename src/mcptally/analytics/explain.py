@@ -47,22 +47,38 @@ def explain(store: "Store", call: str, *, seed: bool = False) -> Explanation:
     Raises:
         QueryError: no call has this id, or several ids start with it.
     """
-    begins = "FROM calls WHERE starts_with(call_id, ?)"
-    frame = store.sql(f"SELECT * {begins} LIMIT 2", params=[call]).pl()
+    frame = one_call(store, call)
+    found = _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
+    if found.call["outcome"] not in FAILED or found.call["tool"] is None:
+        return found
+    return dataclasses.replace(found, contrast=_contrast(store, found.call))
+
+
+def one_call(store: "Store", call: str, query: str = "SELECT * FROM calls") -> pl.DataFrame:
+    """Return the row of a query for the call whose id begins with `call`.
+
+    Args:
+        store: the store to ask.
+        call: the `call_id`, or a unique prefix of it.
+        query: a SELECT of `call_id` and other columns, without a condition.
+
+    Raises:
+        QueryError: no call has this id, or several ids start with it.
+    """
+    begins = "WHERE starts_with(call_id, ?)"
+    frame: pl.DataFrame = store.sql(f"{query} {begins} LIMIT 2", params=[call]).pl()
     if frame.is_empty():
         raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
     if frame.height > 1:
         number, first = store.sql(
-            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] {begins}", params=[call]
+            f"SELECT count(*), list(call_id ORDER BY call_id)[:5] FROM calls {begins}",
+            params=[call],
         ).fetchall()[0]
         raise QueryError(
             f"{number:,} calls have ids that begin with {call!r}; give more characters "
             f"({', '.join(first)}{', …' if number > len(first) else ''})"
         )
-    found = _explanations(store, frame, READ_OF_TRANSCRIPTS, seed=seed)[0]
-    if found.call["outcome"] not in FAILED or found.call["tool"] is None:
-        return found
-    return dataclasses.replace(found, contrast=_contrast(store, found.call))
+    return frame
 
 
 def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:

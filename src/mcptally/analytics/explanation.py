@@ -5,7 +5,6 @@
 
 import dataclasses
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -306,10 +305,10 @@ def _verdict(found: Explanation) -> Iterator[str]:
         alone = ", from this call alone" if found.problem else ""
         yield f"  certainty {percent(call['certainty'])} %{alone}: {_meaning_of_certainty(call)}"
     if found.probabilities:
-        shares = sorted(found.probabilities.items(), key=lambda each: -each[1])
-        yield "  " + ", ".join(f"{name} {percent(100 * share)}%" for name, share in shares)
+        yield f"  {_listed(found.probabilities)}"
         if call["verdict"] == Verdict.AMBIGUOUS:
-            yield from _why_ambiguous(*shares[0])
+            best = max(found.probabilities.items(), key=lambda each: each[1])
+            yield from _why_ambiguous(*best)
     elif found.rules:
         yield f"  decided by {found.rules[0]['id']} alone"
     if found.contributions:
@@ -317,7 +316,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
     for each in found.contributions:
         if abs(each["weight"]) >= SMALLEST_SHOWN:
             side = "for" if each["weight"] > 0 else "against"
-            yield f"    {abs(each['weight']):>5.2f} {side:<8}{_in_words(each, found.rules)}"
+            yield f"    {abs(each['weight']):>5.2f} {side:<8}{in_words(each, found.rules)}"
     yield from _opinion(found)
     if found.rules:
         yield "  rules that match, in order"
@@ -333,9 +332,7 @@ def _opinion(found: Explanation) -> Iterator[str]:
     """Yield lines on the text model's probabilities, and on terms for and against the verdict."""
     if not found.text_model:
         return
-    shares = sorted(found.text_model.items(), key=lambda each: -each[1])
-    said = ", ".join(f"{name} {percent(100 * share)}%" for name, share in shares)
-    yield f"  the words of the text alone say {said}"
+    yield f"  the words of the text alone say {_listed(found.text_model)}"
     for side, sign in (("for", 1), ("against", -1)):
         if some := [term for term, weight in found.words if weight * sign > 0]:
             yield f"    {side} {found.call['verdict']}: {', '.join(map(repr, some))}"
@@ -373,7 +370,17 @@ def _why_ambiguous(best: str, probability: float) -> Iterator[str]:
         yield f"  ambiguous, because no rule that matches says {best}"
 
 
-def _in_words(each: dict[str, Any], matching: list[dict[str, Any]]) -> str:
+def shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return the verdicts with their probabilities in percent, the most probable first."""
+    ordered = sorted(probabilities.items(), key=lambda each: -each[1])
+    return [(verdict, percent(100 * share)) for verdict, share in ordered]
+
+
+def _listed(probabilities: Mapping[str, float]) -> str:
+    return ", ".join(f"{verdict} {share}%" for verdict, share in shares(probabilities))
+
+
+def in_words(each: Mapping[str, Any], matching: list[dict[str, Any]]) -> str:
     """Describe one item of evidence for or against a verdict."""
     titles = {rule["id"]: rule["title"] for rule in matching}
     if len(each["rules"]) == 1 and each["evidence"].startswith(each["rules"][0]):
@@ -421,10 +428,7 @@ def _block(payload: str | None, limit: int) -> Iterator[str]:
     if payload is None:
         yield "  (none, or not kept)"
         return
-    try:
-        shown = json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        shown = payload
+    shown = display.indented(payload)
     cut = len(shown) - limit
     for line in shown[:limit].splitlines():
         yield f"  {line}"

@@ -15,8 +15,9 @@ from typing import Any, Final
 
 from jinja2 import Template
 
+from mcptally.analytics.explain import one_call
 from mcptally.analytics.store import Store, retry_if_replaced
-from mcptally.errors import QueryError, UsageError
+from mcptally.errors import UsageError
 from mcptally.protocol.revisions import STATELESS
 from mcptally.redaction.display import mask_text
 from mcptally.wire.nesting import is_too_deep
@@ -141,12 +142,7 @@ FROM calls LEFT JOIN (
 
 
 def _script(store: Store, call: str, command: Sequence[str], read_only: Collection[str]) -> str:
-    found = store.sql(f"{_CALLS} WHERE starts_with(call_id, ?) LIMIT 2", params=[call]).pl()
-    if found.is_empty():
-        raise QueryError(f"no call has the id {call!r}; ids are in the column call_id of calls")
-    if found.height > 1:
-        raise QueryError(f"several calls have ids that begin with {call!r}; give more characters")
-    row = found.row(0, named=True)
+    row = one_call(store, call, _CALLS).row(0, named=True)
     if row["method"] == "tools/call" and row["tool"] is None:
         raise UsageError(f"call {row['call_id']} names no tool, so the SDK cannot send it")
     if row["method"] != "tools/call" or row["dir"] != "c2s":

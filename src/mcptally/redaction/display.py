@@ -55,6 +55,14 @@ def clean_line(text: str) -> str:
     )
 
 
+def indented(text: str, *, sort_keys: bool = False) -> str:
+    """Return JSON text indented; return other text unchanged."""
+    try:
+        return json.dumps(json.loads(text), indent=2, ensure_ascii=False, sort_keys=sort_keys)
+    except (ValueError, RecursionError):
+        return text
+
+
 def clean_lines(text: str) -> str:
     """Return `text` with `clean_line` applied to each line; line breaks are kept."""
     return "\n".join(map(clean_line, text.split("\n")))

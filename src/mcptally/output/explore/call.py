@@ -16,7 +16,6 @@ from mcptally.output.explore.trees import Tree
 from mcptally.output.html.text import name, shown, shown_lines
 from mcptally.tables.outcomes import FAULTS, OUTCOMES, meaning_of
 from mcptally.tables.values import cell
-from mcptally.verdict import weighing
 
 _LONGEST: Final = 2_000_000
 """Maximum number of characters read from a frame."""
@@ -24,7 +23,6 @@ STDERR: Final = 20_000
 BESIDE: Final = 8
 """Number of calls shown before and after the call on the waterfall."""
 
-_ID: Final = "SELECT call_id FROM calls WHERE starts_with(call_id, ?) ORDER BY call_id LIMIT 2"
 _LIKE: Final = """
 SELECT call_id, requested_at, outcome, verdict, latency_ms, left(arguments, 200) AS arguments,
     arguments = $2 AS same
@@ -68,16 +66,13 @@ def explained(answers: Answers, wanted: str) -> Explanation:
     Raises:
         QueryError: no call has this id, or several ids begin with it.
     """
-    ids = answers.sql(_ID, wanted)["call_id"].to_list() if wanted else []
-    if not ids:
-        raise QueryError(f"no call has the id {wanted!r}; ids are in the column call_id of calls")
-    if len(ids) > 1:
-        raise QueryError(f"several calls have ids that begin with {wanted!r}; give more characters")
     # Rules must be applied to the recorded texts, not to masked texts.
-    found = explain.explain_calls(answers.recorded, ids, longest=_LONGEST)
-    if not found:
+    store = answers.recorded
+    call_id = explain.one_call(store, wanted, "SELECT call_id FROM calls")["call_id"][0]
+    found = explain.explain_calls(store, [call_id], longest=_LONGEST)
+    if not found:  # a run has replaced the store meanwhile
         raise QueryError(f"no call has the id {wanted!r}")
-    return explanation.masked(found[ids[0]])
+    return explanation.masked(found[call_id])
 
 
 def _crumbs(links: Links, row: Mapping[str, Any]) -> list[Crumb]:
@@ -185,12 +180,11 @@ def _payload(
 
 def decided_of(found: Explanation) -> dict[str, Any]:
     """Return the outcome, the verdict, and the weights of the evidence, drawn as bars."""
-    titles = {rule["id"]: rule["title"] for rule in found.rules}
     weights = [one for one in found.contributions if abs(one["weight"]) >= SMALLEST_SHOWN]
     most = max((abs(one["weight"]) for one in weights), default=1.0)
     bars = [
         {
-            "words": _words(one, titles),
+            "words": explanation.in_words(one, found.rules),
             "weight": one["weight"],
             "x": round(75 - 70 * max(0.0, -one["weight"]) / most, 1),
             "width": round(70 * abs(one["weight"]) / most, 1),
@@ -199,29 +193,15 @@ def decided_of(found: Explanation) -> dict[str, Any]:
     ]
     return {
         "bars": bars,
-        "shares": _shares(found.probabilities),
+        "shares": explanation.shares(found.probabilities),
         "rules": found.rules,
         "alone": found.rules[0] if found.rules and not found.probabilities else None,
         "hidden_rule": found.hidden_rule,
-        "model": _shares(found.text_model),
+        "model": explanation.shares(found.text_model),
         "terms": found.words,
         "findings": found.findings,
         "row": found.call,
     }
-
-
-def _shares(probabilities: Mapping[str, float]) -> list[tuple[str, str]]:
-    """Return the verdicts with their probabilities in percent, the most probable first."""
-    ordered = sorted(probabilities.items(), key=lambda each: -each[1])
-    return [(verdict, explanation.percent(100 * share)) for verdict, share in ordered]
-
-
-def _words(one: Mapping[str, Any], titles: Mapping[str, str]) -> str:
-    """Describe an item of evidence in words."""
-    if len(one["rules"]) == 1 and one["evidence"].startswith(one["rules"][0]):
-        return f"{one['rules'][0]}: {titles[one['rules'][0]]}"
-    rules = f": {', '.join(one['rules'])}" if one["rules"] else ""
-    return f"{weighing.in_words(one['evidence'])}{rules}"
 
 
 def stderr_of(found: Explanation) -> dict[str, Any] | None:

@@ -13,7 +13,8 @@ from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Section
 from mcptally.output.html import charts, problems
 from mcptally.output.html.headings import onsets
-from mcptally.output.html.text import indented, shown_lines
+from mcptally.output.html.text import shown_lines
+from mcptally.redaction.display import indented
 from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"

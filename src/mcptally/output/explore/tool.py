@@ -9,7 +9,8 @@ from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
 from mcptally.output.html import charts
-from mcptally.output.html.text import indented, name
+from mcptally.output.html.text import name
+from mcptally.redaction.display import indented
 
 _OF_TOOL: Final = f"server IS NOT DISTINCT FROM ? AND tool = ? AND {parts.TOOL_CALLS}"
 _OUTCOMES: Final = f"""

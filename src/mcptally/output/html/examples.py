@@ -16,8 +16,9 @@ from markupsafe import Markup
 from mcptally.analytics import explain, explanation
 from mcptally.analytics.explanation import Explanation
 from mcptally.analytics.store import Store
-from mcptally.output.html.text import duration, indented, name, shown, shown_lines
+from mcptally.output.html.text import duration, name, shown, shown_lines
 from mcptally.plural import count
+from mcptally.redaction.display import indented
 from mcptally.tables.values import cell
 
 BUDGET: Final = 2_000_000

@@ -6,7 +6,6 @@ zero-width characters.
 
 import datetime
 import functools
-import json
 import re
 from typing import Final
 
@@ -53,14 +52,6 @@ def shown_lines(text: str, limit: int) -> str:
     if len(lines) <= limit:
         return lines
     return f"{lines[:limit]}\N{HORIZONTAL ELLIPSIS}\n(cut after {limit:,} characters)"
-
-
-def indented(text: str, *, sort_keys: bool = False) -> str:
-    """Return JSON text indented; return other text unchanged."""
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False, sort_keys=sort_keys)
-    except (ValueError, RecursionError):
-        return text
 
 
 def name(text: str | None) -> str:
