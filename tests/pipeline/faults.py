@@ -176,105 +176,73 @@ def _state(folder: Path) -> str:
     return state.hexdigest()
 
 
-class Scene:
-    """A scenario with its files before the command, and the store's tables before and after."""
+def after_each_step(
+    command: str, folder: Path, choose: Callable[[int], bool], *, rerun_every: int = 1
+) -> list[tuple[str, str]]:
+    """Run a command once, and check the files that a kill before each chosen step would leave.
 
-    def __init__(self, command: str, folder: Path) -> None:
-        self.command, (build, self._run) = command, SCENARIOS[command]
-        self.kept, self.folder = folder / "kept", folder / "world"
-        build(self.folder)
-        duckdb_file.write(self.folder / "store")
-        self.before = tables(self.folder / "store")
-        shutil.move(self.folder, self.kept)
-        self.reset()
-        self._run(self.folder)
-        self.after = tables(self.folder / "store")
-        assert not is_like(self.before, self.after)
+    Args:
+        command: a name in `SCENARIOS`.
+        folder: an empty folder for the files of the command, and their copies.
+        choose: whether to check the step that is the n-th of its kind.
+        rerun_every: the command runs again after every n-th of the checked steps.
 
-    def reset(self) -> None:
-        """Put the files back as they were before the command."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        shutil.copytree(self.kept, self.folder)
+    Returns:
+        Kind of each chosen step, and which store is left. Equal files are checked once.
 
-    def copy_each_step(self, choose: Callable[[int], bool]) -> dict[int, str]:
-        """Run the command once and copy its files before each step that is chosen.
+    Raises:
+        AssertionError: the store is neither the old one nor the new one, or the next run of the
+            command does not make what an undisturbed one makes.
+    """
+    build, run = SCENARIOS[command]
+    world, copies = folder / "world", folder / "copies"
+    build(world)
+    duckdb_file.write(world / "store")
+    stores = {"the old store": tables(world / "store")}
+    counts: collections.Counter[str] = collections.Counter()
+    kinds = {}
 
-        Args:
-            choose: whether to copy before the step that is the n-th of its kind.
+    def copy(step: int, kind: str) -> None:
+        counts[kind] += 1
+        if choose(counts[kind]):
+            kinds[step] = kind
+            shutil.copytree(world, copies / str(step))
 
-        Returns:
-            The steps that were chosen, with their kinds.
-        """
-        left = self.kept.parent / "left"
-        shutil.rmtree(left, ignore_errors=True)
-        left.mkdir()
-        self.reset()
-        counts: collections.Counter[str] = collections.Counter()
-        kinds = {}
+    with before_each_step(world, copy):
+        run(world)
+    stores["the new store"] = tables(world / "store")
+    checked: dict[str, str] = {}
+    found = []
+    for step, kind in kinds.items():
+        state = _state(copies / str(step))
+        if state not in checked:
+            shutil.rmtree(world)
+            (copies / str(step)).rename(world)
+            checked[state] = _which(stores, world / "store")
+            if len(checked) % rerun_every == 1 % rerun_every:
+                run(world)
+                assert _which(stores, world / "store") == "the new store"
+                assert not (world / "store" / ".work").exists()
+        found.append((kind, checked[state]))
+    return found
 
-        def copy(step: int, kind: str) -> None:
-            counts[kind] += 1
-            if choose(counts[kind]):
-                kinds[step] = kind
-                shutil.copytree(self.folder, left / str(step))
 
-        with before_each_step(self.folder, copy):
-            self._run(self.folder)
-        return kinds
-
-    def after_kill(self, step: int, *, rerun: bool = True) -> str:
-        """Return which store a kill at a step left, and run the command once more if `rerun`.
-
-        Raises:
-            AssertionError: the store is neither the old one nor the new one, or the next run of
-                the command does not make what an undisturbed one makes.
-        """
-        shutil.rmtree(self.folder, ignore_errors=True)
-        (self.kept.parent / "left" / str(step)).rename(self.folder)
-        left = self.found()
-        if not rerun:
-            return left
-        self._run(self.folder)
-        assert self.found() == "the new store", "the next run gave another store"
-        assert not (self.folder / "store" / ".work").exists()
-        return left
-
-    def after_each_step(
-        self, choose: Callable[[int], bool], *, rerun_every: int = 1
-    ) -> list[tuple[str, str]]:
-        """Return kind and `after_kill` of each chosen step; equal files are checked once.
-
-        The command runs again after every `rerun_every`-th of the checked steps.
-        """
-        checked: dict[str, str] = {}
-        found = []
-        for step, kind in self.copy_each_step(choose).items():
-            state = _state(self.kept.parent / "left" / str(step))
-            if state not in checked:
-                rerun = len(checked) % rerun_every == 0
-                checked[state] = self.after_kill(step, rerun=rerun)
-            found.append((kind, checked[state]))
-        return found
-
-    def found(self) -> str:
-        """Return which of the two stores is in the folder."""
-        now = tables(self.folder / "store")
-        if (seen := in_plain_duckdb(self.folder / "store")) is not None:
-            states = [set(each["calls"]["call_id"]) for each in (self.before, self.after)]
-            assert seen in states, "mcptally.duckdb reads neither store"
-        for name, wanted in (("the old store", self.before), ("the new store", self.after)):
-            if is_like(now, wanted):
-                return name
-        raise AssertionError("neither the old store nor the new one")
+def _which(stores: dict[str, dict[str, pl.DataFrame]], store: Path) -> str:
+    """Return which of two different stores, given by their tables, is in a folder."""
+    now, seen = tables(store), in_plain_duckdb(store)
+    same = [name for name, wanted in stores.items() if is_like(now, wanted)]
+    assert len(same) == 1, "neither the old store nor the new one"
+    ids = [set(wanted["calls"]["call_id"]) for wanted in stores.values()]
+    assert seen is None or seen in ids, "mcptally.duckdb reads neither store"
+    return same[0]
 
 
 def main() -> None:
     """Check the state before every step."""
     with tempfile.TemporaryDirectory() as name:
         for command in SCENARIOS:
-            (Path(name) / command).mkdir()
-            scene = Scene(command, Path(name) / command)
-            left = [store for _, store in scene.after_each_step(lambda _: True)]
+            found = after_each_step(command, Path(name) / command, lambda _: True)
+            left = [store for _, store in found]
             print(f"{command}: {len(left)} steps", flush=True)
             for words, count in collections.Counter(left).most_common():
                 print(f"{count:5}  {words}", flush=True)

@@ -43,12 +43,6 @@ def scored(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=faults.SCENARIOS)
-def scene(request, tmp_path_factory) -> faults.Scene:
-    """Each command that writes a store, with the files that it works on."""
-    return faults.Scene(request.param, tmp_path_factory.mktemp(request.param))
-
-
 PUBLISH = {
     *("os.mkdir work folder", "os.rmdir work folder", "open work folder"),
     *("os.mkdir table", "os.rename table, work folder", "os.remove table"),
@@ -61,15 +55,18 @@ STEPS = {
 }
 
 
-def test_before_changes_of_each_kind_the_store_is_the_old_one_or_the_new_one(scene: faults.Scene):
+@pytest.mark.parametrize("command", STEPS)
+def test_before_changes_of_each_kind_the_store_is_the_old_one_or_the_new_one(
+    tmp_path: Path, command: str
+):
     """Some steps of each kind, and the next run after a third of them.
 
     `merge` publishes as `score` does: the first step of each kind is enough.
     `python -m tests.pipeline.faults` checks all steps.
     """
-    chosen = {1, 16 if scene.command == "score" else 1}
-    found = scene.after_each_step(chosen.__contains__, rerun_every=3)
-    assert {kind for kind, _ in found} == STEPS[scene.command]
+    chosen = {1, 16 if command == "score" else 1}
+    found = faults.after_each_step(command, tmp_path, chosen.__contains__, rerun_every=3)
+    assert {kind for kind, _ in found} == STEPS[command]
     left = [store for _, store in found]
     assert set(left) == {"the old store", "the new store"}
     # There is one step that replaces the store.
