@@ -53,6 +53,13 @@ def test_an_error_text_gets_the_verdict_of_its_cause():
     assert list(zip((text for text, _ in CAUSES), verdicts, strict=True)) == CAUSES
 
 
+def test_error_texts_of_known_runtimes_and_libraries_get_their_verdict():
+    words = tomllib.loads(Path(__file__).with_name("known_words.toml").read_text(encoding="utf-8"))
+    expected = [(text, verdict) for verdict, texts in words.items() for text in texts]
+    verdicts = verdicts_of(*({"error_text": text} for text, _ in expected))
+    assert list(zip((text for text, _ in expected), verdicts, strict=True)) == expected
+
+
 OTHER_LANGUAGES = [tuple(row) for row in TEXTS["other_languages"]]
 
 

@@ -1,5 +1,8 @@
 """Every shipped rule agrees with its own examples, in the engine that judges archives."""
 
+import csv
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -7,6 +10,7 @@ from mcptally import rules
 from mcptally.verdict import classify, hidden_errors, judge
 from mcptally.verdict.examples import contradicted_failure_examples, contradicted_result_examples
 from mcptally.verdict.rule_model import HiddenRule, VerdictRule
+from tests.commands import run
 
 
 def test_rules_about_failures_match_their_examples_and_not_their_counterexamples():
@@ -67,3 +71,18 @@ def test_only_failed_calls_get_a_verdict():
 )
 def test_the_name_of_a_file_of_rules_says_their_verdict(file, verdict):
     assert {rule.verdict for rule in rules.load(VerdictRule, file)} == {verdict}
+
+
+def test_a_rule_that_no_labelled_call_needs_says_why_it_is_kept():
+    with Path(__file__).with_name("rule_counts.csv").open(newline="") as file:
+        needed = {row["rule"]: int(row["needed"]) for row in csv.DictReader(file)}
+    shipped = classify.failure_rules()
+    assert needed.keys() == {rule.id for rule in shipped}
+    assert [rule.id for rule in shipped if needed[rule.id] <= 0 and not rule.kept_for] == []
+
+
+def test_the_list_of_rules_shows_why_a_rule_is_kept():
+    printed = run("rules", "verdict.network").stdout.splitlines()
+    kept = {line.split()[0]: line.split()[1] for line in printed}
+    assert kept["verdict.network.tls"] == "product"
+    assert kept["verdict.network.address"] == "mistakes"
