@@ -4,7 +4,6 @@ The expected rows come from our recordings of the servers and from counts in the
 failed with the connection has no reply in the recording, but an error in the sessions.
 """
 
-import gzip
 import sqlite3
 
 import polars as pl
@@ -101,14 +100,3 @@ def test_parts_of_opencode_s_database_that_are_not_objects_are_counted(tmp_path)
     assert {why: runs.count for why, runs in done.files[0].tally.unused.items()} == {
         "a part that is not a JSON object": 3
     }
-
-
-def test_a_call_of_codex_without_an_end_has_no_reply(tmp_path):
-    whole = gzip.decompress((SAMPLES / FILES["codex"]).read_bytes()).splitlines(keepends=True)
-    last = max(number for number, line in enumerate(whole) if b'"name":"crash"' in line)
-    (tmp_path / "rollout.jsonl").write_bytes(b"".join(whole[: last + 1]))
-    import_logs(tmp_path / "rollout.jsonl", tmp_path / "t")
-    calls = calls_of(tmp_path / "t", tmp_path / "store").sort("requested_at")
-    assert calls.select("server", "tool", "arguments", "outcome").row(-1) == (
-        *("shaky", "crash", '{"how":3}', "no_response"),
-    )

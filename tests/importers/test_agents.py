@@ -82,28 +82,6 @@ def test_sessions_of_gemini_cli_give_the_calls_of_mcp_tools(imported, log, docum
     ]
 
 
-EXPORTED = json.loads((WRITTEN / "opencode.json").read_text())
-OPENCODE = EXPORTED["messages"][0]["parts"]
-LINES = [{"type": "tool_use", "sessionID": "ses_1", "part": part} for part in OPENCODE]
-
-
-@pytest.mark.parametrize(
-    "log",
-    [
-        LOGS.add("session.json", "".join(json.dumps(line) + "\n" for line in LINES)),
-        LOGS.add("session.json", json.dumps(EXPORTED, indent=2).replace("ses_1", "ses_2")),
-    ],
-    ids=["run --format json", "export"],
-)
-def test_sessions_of_opencode_give_the_calls_of_mcp_tools(imported, log):
-    tally, calls = imported(log, "opencode")
-    assert tally.notes["calls to built-in tools: left out"] == 2
-    assert calls.sort("tool").select(NAMES).rows() == [
-        ("web", "close", '{"url":"x"}', "tool_error", "no such page", 1500.0),
-        ("web", "open", '{"url":"x"}', "ok", "hello", 1500.0),
-    ]
-
-
 @pytest.mark.parametrize("form", ["langsmith", "langfuse", "litellm", "gemini-cli", "opencode"])
 def test_damaged_lines_are_counted(tmp_path, form):
     source = tmp_path / "x.jsonl"

@@ -8,7 +8,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from mcptally.errors import UnreadableError, UsageError
 from mcptally.importers import Envelope, import_logs, timestamps
 from tests.importers import styles
 from tests.importers.imported_logs import (
@@ -186,21 +185,6 @@ def test_secrets_are_redacted_as_by_the_recorder(tmp_path):
     assert secret not in written
     assert "hunter2" not in written
     assert '"redaction": "default"' in written
-
-
-def test_our_own_transcripts_are_not_imported(tmp_path):
-    with pytest.raises(UsageError, match="is a transcript already"):
-        import_logs(TRACES / "time.jsonl", tmp_path / "t")
-
-
-def test_an_unknown_format_is_refused(tmp_path):
-    (tmp_path / "x.log").write_text("hello\n")
-    with pytest.raises(UnreadableError, match="unknown format"):
-        import_logs(tmp_path / "x.log", tmp_path / "t")
-    with pytest.raises(UsageError, match="did you mean vscode"):
-        import_logs(tmp_path / "x.log", tmp_path / "t", format="vs-code")
-    with pytest.raises(UsageError, match="no time zone"):
-        import_logs(tmp_path / "x.log", tmp_path / "t", timezone="Mars/Olympus")
 
 
 def test_times_without_a_zone_have_this_machine_s_zone(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """Requests for input from the user or the client's model, and the time a call waits for them."""
 
-import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +7,6 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from mcptally.messages.call_tables import PairedCalls
-from mcptally.messages.input_requests import add_waiting
 from tests import sql_over_tables
 from tests.transcripts import c2s, call, error, exchange, opened, request, result, s2c, text, write
 
@@ -208,63 +204,6 @@ def test_calls_of_which_none_has_an_issue_are_scored(tmp_path: Path) -> None:
     roots = [s2c(7, request(0, "roots/list")), c2s(8, error(0, *unknown))]
     write(tmp_path / "a.jsonl", [opened(), *exchange(*talk, error(3, *unknown)), *roots])
     assert mt.score(tmp_path / "a.jsonl", out=tmp_path / "store").rows["calls"] == 4
-
-
-def served(calls: list[dict[str, Any]], asks: dict[int, str | None]) -> dict[str, str]:
-    """Map each request from the server to the only open call of its task, exchange or session."""
-    found = {}
-    for server in (each for each in calls if each["dir"] == "s2c"):
-        task = asks[server["row"]]
-        for key in ("task_id", "scope", "session"):
-            value = task if key == "task_id" else server[key]
-            open_ = [
-                each["call_id"]
-                for each in calls
-                if each["dir"] == "c2s" and value is not None and each[key] == value
-                if each["ts_ns"] <= server["ts_ns"]
-                if key == "task_id"
-                or server["ts_ns"] <= (100 if each["reply_ns"] is None else each["reply_ns"])
-            ]
-            if open_:
-                found |= {server["call_id"]: open_[0]} if len(open_) == 1 else {}
-                break
-    return found
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_request_serves_the_only_call_that_is_open_then(seed: int) -> None:
-    chance = random.Random(seed)
-    rows: list[dict[str, Any]] = []
-    for number in range(30):
-        begin = chance.randrange(30)
-        by_server = chance.random() < 0.4
-        rows.append(
-            {
-                "call_id": f"c{number}",
-                "row": number,
-                "recording": "r",
-                "session": chance.choice(["s", "t", None]),
-                "scope": chance.choice(["x", "y", None]),
-                "task_id": None if by_server else chance.choice(["t1", "t2", None, None]),
-                "dir": "s2c" if by_server else "c2s",
-                "method": "roots/list" if by_server else "tools/call",
-                "ts_ns": begin,
-                "reply_ns": chance.choice([None, begin + chance.randrange(-2, 12)]),
-                "cancelled_ns": None,
-                "latency_ms": 1.0,
-            }
-        )
-    tasks = {row["row"]: chance.choice(["t1", "t2", None, None]) for row in rows}
-    calls = pl.DataFrame(rows, schema={name: PairedCalls.schema()[name] for name in rows[0]})
-    params = [
-        {"_meta": {"io.modelcontextprotocol/related-task": {"taskId": t}}} for t in tasks.values()
-    ]
-    asks = pl.DataFrame(
-        {"row": list(tasks), "params": [json.dumps(each) for each in params]},
-        schema={"row": PairedCalls.schema()["row"], "params": pl.String},
-    )
-    linked = add_waiting(calls, asks).drop_nulls("serves")
-    assert dict(linked.select("call_id", "serves").iter_rows()) == served(rows, tasks)
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import h11
 import pytest
 
+from mcptally.errors import UsageError
 from mcptally.record.http.head import parse_head
 from mcptally.record.http.headers import (
     RefusedError,
@@ -11,6 +12,7 @@ from mcptally.record.http.headers import (
     request_for_server,
     response_for_client,
 )
+from mcptally.record.http.server import bind
 from mcptally.record.http.upstream import UpstreamServer
 
 
@@ -83,6 +85,13 @@ def test_host_is_replaced_unless_the_server_is_on_loopback():
         assert UpstreamServer(url).host is None
     assert UpstreamServer("http://mcp.example:8000/mcp").host == b"mcp.example:8000"
     assert UpstreamServer("https://user:pass@mcp.example/mcp").host == b"mcp.example"
+    with pytest.raises(UsageError, match="port 0 is not a valid port"):
+        UpstreamServer("http://127.0.0.1:0/mcp")
+
+
+def test_an_ipv6_address_to_listen_on_is_named_with_its_brackets():
+    with pytest.raises(UsageError, match=r"--listen \[2001:db8::1\]:9000: "):
+        bind("[2001:db8::1]:9000")
 
 
 @pytest.mark.parametrize(

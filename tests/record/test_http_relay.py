@@ -158,17 +158,6 @@ def test_a_chunked_request_is_forwarded_chunk_by_chunk(tmp_path):
         assert of(rig.events(), "message", dir="c2s")[0]["bytes"] == len(CALL)
 
 
-def test_many_calls_of_a_connection_use_one_server_connection(tmp_path):
-    with proxied(tmp_path, answering(*[json_response(RESULT)] * 30)) as (rig, client):
-        for _ in range(30):
-            assert client.call(CALL)[2] == RESULT
-        assert rig.server.connections == 1
-        rig.stop()
-        (recording,) = recordings(rig.events())
-    scopes = [e["scope"] for e in of(recording, "http", phase="end")]
-    assert scopes == [f"x{n}" for n in range(1, 31)]
-
-
 def test_pipelined_requests_are_answered_in_order(tmp_path):
     bodies = [b'{"id":%d}' % n for n in range(20)]
     with proxied(tmp_path, echo) as (rig, client):
