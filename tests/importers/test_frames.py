@@ -12,6 +12,7 @@ from mcptally.importers import Envelope, import_logs, timestamps
 from tests.importers import styles
 from tests.importers.imported_logs import (
     TRACES,
+    WRITTEN,
     all_records_accounted_for,
     calls_of,
     events,
@@ -136,20 +137,10 @@ def test_the_open_event_names_the_source_and_what_it_lacks(tmp_path):
     assert all(e["bytes"] is None for e in found if e["event"] == "message")
 
 
-CUT = (
-    '2026-03-01T09:44:53.641Z [files] [info] Message from client: {"method":"tools/call","params":'
-    '{"name":"write","arguments":{"text":"aaa...[11759 chars truncated]...aaa"}},"jsonrpc":"2.0",'
-    '"id":7} { metadata: undefined }\n'
-    '2026-03-01T09:44:53.700Z [files] [info] Message from server: {"jsonrpc":"2.0","id":7,"result":'
-    '{"content":[{"type":"text","text":"it f...[20000 chars truncated]...ailed"}],"isError":true}}'
-    " { metadata: undefined }\n"
-)
-
-
 @pytest.mark.slow
 def test_id_method_name_and_error_of_a_cut_message_are_known(tmp_path):
     source = tmp_path / "mcp-server-files.log"
-    source.write_text(CUT)
+    source.write_bytes((WRITTEN / "claude-desktop-cut.log").read_bytes())
     done, found = import_and_read(source, tmp_path)
     assert all_records_accounted_for(done)
     assert found[0]["source"]["faithful"] == "truncated"

@@ -75,24 +75,6 @@ async def main():
 anyio.run(main)
 """
 
-TYPESCRIPT_CLIENT = """
-import { readFileSync } from "node:fs";
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
-const work = JSON.parse(readFileSync(process.argv[2]));
-const transport = new StdioClientTransport(
-  { command: work.command[0], args: work.command.slice(1), env: work.env, stderr: "ignore" });
-const client = new Client({ name: "test", version: "1" }, { capabilities: {} });
-await client.connect(transport);
-const out = [client.getServerVersion(), client.getServerCapabilities(), await client.listTools()];
-for (const [name, args] of work.calls) {
-  try { out.push(await client.callTool({ name, arguments: args })); }
-  catch (error) { out.push(String(error)); }
-}
-await client.close();
-console.log(JSON.stringify(out));
-"""
-
 
 @pytest.fixture
 def folder(tmp_path):
@@ -149,8 +131,7 @@ def typescript_sdk(tmp_path, path):
     needs(SERVERS / "node_modules" / "@modelcontextprotocol" / "sdk")
     if not (tmp_path / "node_modules").exists():
         (tmp_path / "node_modules").symlink_to(SERVERS.resolve() / "node_modules")
-    script = tmp_path / "client.mjs"
-    script.write_text(TYPESCRIPT_CLIENT)
+    script = shutil.copy(Path(__file__).with_name("typescript_client.mjs"), tmp_path)
     return answer(["node", script, path])
 
 

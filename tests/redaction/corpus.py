@@ -14,7 +14,6 @@ import re
 import string
 import tomllib
 import uuid
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -291,54 +290,31 @@ def left(clean: bytes, secret: str) -> bool:
     return False
 
 
-Counts = dict[str, Counter[str]]
+def tokens(hide: Policy) -> Iterator[tuple[str, str, bool]]:
+    """Each kind of token in each place, and whether it is found."""
+    for kind, make in TOKENS.items():
+        for place, put in TOKEN_PLACES.items():
+            secret = make()
+            yield kind, place, not left(put(secret, hide), secret)
 
 
-def tokens(hide: Policy, rounds: int) -> tuple[Counts, Counts]:
-    """Count the tokens found and missed, by kind and by place."""
-    kinds: Counts = defaultdict(Counter)
-    places: Counts = defaultdict(Counter)
-    for _ in range(rounds):
-        for kind, make in TOKENS.items():
-            for place, put in TOKEN_PLACES.items():
+def values(hide: Policy) -> Iterator[tuple[str, str, str, bool]]:
+    """Each kind of secret without a form, in each place with each name, and whether it is found."""
+    for kind, make in VALUES.items():
+        for place, put in VALUE_PLACES.items():
+            for name in NAMES:
                 secret = make()
-                found = "missed" if left(put(secret, hide), secret) else "found"
-                kinds[kind][found] += 1
-                places[place][found] += 1
-    return kinds, places
+                yield kind, place, name, not left(put(name, secret, hide), secret)
 
 
-def values(hide: Policy, rounds: int) -> tuple[Counts, Counts, Counts]:
-    """Count the secrets without a form that are found and missed, by kind, place and name."""
-    kinds: Counts = defaultdict(Counter)
-    places: Counts = defaultdict(Counter)
-    names: Counts = defaultdict(Counter)
-    for _ in range(rounds):
-        for kind, make in VALUES.items():
-            for place, put in VALUE_PLACES.items():
-                for name in NAMES:
-                    secret = make()
-                    found = "missed" if left(put(name, secret, hide), secret) else "found"
-                    kinds[kind][found] += 1
-                    places[place][found] += 1
-                    names[name][found] += 1
-    return kinds, places, names
-
-
-def look_alikes(hide: Policy, rounds: int) -> Counts:
-    """Count the harmless values that are replaced or kept: in results, arguments and stderr."""
-    found: Counts = defaultdict(Counter)
-    for _ in range(rounds):
-        for kind, make in LOOK_ALIKES.items():
-            thing = make()
-            text = thing if isinstance(thing, str) else json.dumps(thing)
-            for changed in (
-                hide.json(result(text))[1],
-                hide.json(call({"q": thing}))[1],
-                hide.text(text.encode())[1],
-            ):
-                found[kind]["hidden" if changed else "kept"] += 1
-    return found
+def look_alikes(hide: Policy) -> Iterator[tuple[str, int]]:
+    """Each kind of harmless value in results, arguments and stderr, and how much is replaced."""
+    for kind, make in LOOK_ALIKES.items():
+        thing = make()
+        text = thing if isinstance(thing, str) else json.dumps(thing)
+        yield kind, hide.json(result(text))[1]
+        yield kind, hide.json(call({"q": thing}))[1]
+        yield kind, hide.text(text.encode())[1]
 
 
 PUBLIC_PLACES: dict[str, Callable[[str, str], bytes]] = {
@@ -355,54 +331,33 @@ def hidden(hide: Policy, name: str, value: str) -> Iterator[bool]:
     """Return whether the value is replaced, for each place that suits the name."""
     for place, put in PUBLIC_PLACES.items():
         if name.isupper() or place in {"argument", "JSON in text"}:
-            yield left(hide.json(put(name, value))[0], value) is False
+            yield not left(hide.json(put(name, value))[0], value)
 
 
-def public(hide: Policy, sources: dict[str, public_names.Source], rounds: int) -> Counts:
-    """Counts by kind of source: secrets `found` and `missed`, plain values `kept` and `changed`."""
-    counts: Counts = defaultdict(Counter)
+def public_secrets(
+    hide: Policy, sources: dict[str, public_names.Source]
+) -> Iterator[tuple[str, bool]]:
+    """The kind of source of each secret, and whether it is found."""
     for source in sources.values():
-        row = counts[source.kind]
-        for _ in range(rounds):
-            for name in source.secrets.split():
-                for make in (VALUES["random, mixed"], VALUES["hexadecimal"], VALUES["base64"]):
-                    for is_hidden in hidden(hide, name, make()):
-                        row["found" if is_hidden else "missed"] += 1
-        for name, value in source.plain.items():
-            for is_hidden in hidden(hide, name, value):
-                row["changed" if is_hidden else "kept"] += 1
-    return counts
+        for name in source.secrets.split():
+            for kind in ("random, mixed", "hexadecimal", "base64"):
+                for is_hidden in hidden(hide, name, VALUES[kind]()):
+                    yield source.kind, is_hidden
 
 
-def commands(hide: Policy, rounds: int) -> Counts:
-    """Count the same for commands with a secret, and for false positives of other scanners."""
-    row: Counter[str] = Counter()
-    for _ in range(rounds):
-        for line in public_names.COMMANDS:
+def commands(hide: Policy) -> Iterator[tuple[str, bool]]:
+    """Each command with a secret, and whether it is found."""
+    for line in public_names.COMMANDS:
+        for put in (result, lambda text: call({"command": text})):
             secret = of(ALNUM, 14)
-            for put in (result, lambda text: call({"command": text})):
-                row[
-                    "missed" if left(hide.json(put(line.format(secret)))[0], secret) else "found"
-                ] += 1
-    for line in public_names.HARMLESS_LINES:
-        row["changed" if hide.json(result(line))[1] else "kept"] += 1
-    return {"commands, and false positives of scanners": row}
+            yield line, not left(hide.json(put(line.format(secret)))[0], secret)
 
 
-def source_code(hide: Policy, folder: Path) -> Counter[str]:
-    """Count the lines `kept` and `changed` in every fifth Python file of a folder."""
-    lines: Counter[str] = Counter()
+def source_code(hide: Policy, folder: Path) -> Iterator[tuple[bytes, bytes]]:
+    """The lines of every fifth Python file of a folder before and after redaction."""
     for path in sorted(folder.rglob("*.py"))[::5]:
         place = path.relative_to(folder).as_posix()
         if "test" in place or place.startswith("site-packages") or path.is_symlink():
             continue
         data = path.read_bytes()
-        clean = hide.text(data)[0]
-        changed = sum(a != b for a, b in zip(data.split(b"\n"), clean.split(b"\n"), strict=False))
-        lines["changed"] += changed
-        lines["kept"] += data.count(b"\n") + 1 - changed
-    return lines
-
-
-def total(rows: Counts) -> Counter[str]:
-    return sum(rows.values(), Counter())
+        yield from zip(data.split(b"\n"), hide.text(data)[0].split(b"\n"), strict=False)
