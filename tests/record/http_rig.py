@@ -205,7 +205,7 @@ class Rig(contextlib.AbstractContextManager):
     """A recorder that runs in a thread."""
 
     def __init__(self, out, upstream, *, host="127.0.0.1", policy="default", limits=LIMITS,
-                 scheme="http", ca_file=None):  # fmt: skip
+                 scheme="http", query="", ca_file=None):  # fmt: skip
         self.out, self.server = Path(out), upstream
         port = upstream if isinstance(upstream, int) else upstream.port
         sockets = bind("127.0.0.1:0")
@@ -213,7 +213,7 @@ class Rig(contextlib.AbstractContextManager):
         self.messages = []
         redaction_rules = redaction_policy.policy(policy)
         self.archive = Archive(out, policy=redaction_rules, limits=limits, log=self.messages.append)
-        server = UpstreamServer(f"{scheme}://{host}:{port}/mcp", ca_file=ca_file)
+        server = UpstreamServer(f"{scheme}://{host}:{port}/mcp{query}", ca_file=ca_file)
         self.service = Service(
             server, sockets, archive=self.archive, policy=redaction_rules, name="rig"
         )

@@ -1,8 +1,6 @@
 """Tests of the HTTP recorder as a process: listening, signals and kills."""
 
-import base64
 import contextlib
-import json
 import re
 import signal
 import socket
@@ -12,13 +10,14 @@ import threading
 
 import pytest
 
+from mcptally.errors import UsageError
+from mcptally.record.http.server import bind
+from mcptally.record.http.upstream import UpstreamServer
 from tests.record.http_rig import (
     Client,
-    Connection,
     ScriptedServer,
     echo,
     free_port,
-    json_response,
     recordings,
 )
 from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, writer_of
@@ -145,38 +144,6 @@ def test_listening_on_other_addresses_than_loopback_logs_a_warning(tmp_path):
     assert "Listen on 127.0.0.1" in err
 
 
-RUN_EACH = """
-import contextlib, io, json, sys
-from mcptally.cli import main
-
-for arguments in json.loads(sys.argv[1]):
-    sys.argv = ["mcptally", "record", *arguments]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said):
-        try:
-            main()
-        except SystemExit as end:
-            code = end.code
-    print(json.dumps([code, said.getvalue()]), flush=True)
-"""
-
-
-def run_in_turn(folder, cases):
-    """Exit code and stderr of recorders by --url and --listen, run by one process in turn.
-
-    A recorder that is not refused runs until the time limit, and has no entry.
-    """
-    given = [["--out", str(folder), "--url", url, "--listen", listen] for url, listen in cases]
-    command = [sys.executable, "-I", "-c", RUN_EACH, json.dumps(given)]
-    try:
-        ended = subprocess.run(
-            command, stdout=subprocess.PIPE, timeout=TIMEOUT_SECONDS, check=False
-        ).stdout
-    except subprocess.TimeoutExpired as error:
-        ended = error.stdout or b""
-    return dict(zip(cases, map(json.loads, ended.splitlines()), strict=False))
-
-
 def own_address():
     """Return an address of this machine that is not a loopback address, or None."""
     with contextlib.suppress(OSError), socket.socket(type=socket.SOCK_DGRAM) as sock:
@@ -188,15 +155,6 @@ def own_address():
 
 OWN = own_address()
 ANY = "0.0.0.0"  # noqa: S104 - bound for a moment by a recorder that refuses
-
-
-def can_listen(listen):
-    """Whether this machine has the address."""
-    with contextlib.suppress(OSError):
-        family = socket.AF_INET6 if ":" in listen else socket.AF_INET
-        socket.create_server((listen.strip("[]") or "127.0.0.1", 0), family=family).close()
-        return True
-    return False
 
 
 OWN_ADDRESSES = [
@@ -213,77 +171,33 @@ OWN_ADDRESSES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def at_own_addresses(tmp_path_factory):
-    """Exit code and stderr of recorders whose URL is where they listen."""
-    cases = {
-        (host, listen): (f"http://{host}:{port}/mcp", f"{listen}:{port}")
-        for host, listen in OWN_ADDRESSES
-        if can_listen(listen)
-        for port in [free_port()]
-    }
-    ended = run_in_turn(tmp_path_factory.mktemp("own"), list(cases.values()))
-    return {case: ended.get(options) for case, options in cases.items()}
-
-
 @pytest.mark.parametrize(("host", "listen"), OWN_ADDRESSES)
-def test_a_url_that_points_at_the_recorder_itself_is_refused(at_own_addresses, host, listen):
-    if (host, listen) not in at_own_addresses:
+def test_a_url_that_points_at_the_recorder_itself_is_recognised(host, listen):
+    try:
+        sockets = bind(f"{listen}:0")
+    except UsageError:
         pytest.skip(f"this machine cannot listen on {listen}")
-    ended = at_own_addresses[host, listen]
-    assert ended is not None, "the recorder was not refused"
-    code, err = ended
-    assert code == 2, err
-    assert "this is the recorder's own address" in err
-    assert "hush" not in err
-    assert err.count("\n") == 1
+    with contextlib.ExitStack() as stack:
+        for sock in sockets:
+            stack.enter_context(sock)
+        server = UpstreamServer(f"http://{host}:{sockets[0].getsockname()[1]}/mcp")
+        with pytest.raises(UsageError, match="this is the recorder's own address") as refused:
+            server.reject_own_addresses(sockets)
+    assert "hush" not in str(refused.value)
 
 
-def test_the_same_port_at_another_address_is_accepted(tmp_path):
-    with (
-        ScriptedServer(echo) as server,
-        Program(tmp_path, server.port, listen=f"127.0.0.2:{server.port}") as program,
-    ):
-        sock = socket.create_connection(("127.0.0.2", program.port), TIMEOUT_SECONDS)
-        with contextlib.closing(sock):
-            client = Connection(sock)
-            client.send(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}")
-            assert client.until(b"\r\n\r\n{}").startswith(b"HTTP/1.1 200")
+def test_a_recorder_does_not_start_with_its_own_address_as_the_server(tmp_path):
+    port = free_port()
+    where = ["--url", f"http://localhost:{port}/mcp", "--listen", f"127.0.0.1:{port}"]
+    command = [sys.executable, "-I", "-m", "mcptally", "record", "--out", str(tmp_path), *where]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
+    assert (done.returncode, "this is the recorder's own address" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("userinfo", "query", "own", "expected"),
-    [
-        ("admiral:p%40ss@", "", (), "Basic " + base64.b64encode(b"admiral:p@ss").decode()),
-        ("admiral@", "", (), "Basic " + base64.b64encode(b"admiral:").decode()),
-        ("user:hush@", "?api_key=hushhush", ("Authorization: Bearer mine",), "Bearer mine"),
-        ("", "", (), None),
-    ],
-)
-def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
-    tmp_path, userinfo, query, own, expected
-):
-    heads = []
-
-    def script(conn):
-        head, body = conn.request()
-        heads.append(head.decode())
-        conn.send(json_response(body))
-
-    with (
-        ScriptedServer(script) as server,
-        Program(
-            tmp_path, server.port, "--redact", "default" if query else "none",
-            "--url", f"http://{userinfo}127.0.0.1:{server.port}/mcp{query}",
-        ) as program,
-        Client(program.port) as client,
-    ):  # fmt: skip
-        assert client.call(b"{}", *own)[0] == 200
-        logged = program.first_line + program.end()[1]
-    sent = [line for line in heads[0].split("\r\n") if line.lower().startswith("authorization")]
-    assert sent == ([] if expected is None else [f"Authorization: {expected}"])
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert next(tmp_path.iterdir()).name.startswith("127.0.0.1_")
-    for secret in ("p%40ss", "p@ss", "hush", "mine", "admiral", "Basic"):
-        assert secret not in logged
-        assert secret.encode() not in written
+def test_the_same_port_at_another_address_is_accepted():
+    (sock,) = bind("127.0.0.2:0")
+    with sock:
+        server = UpstreamServer(f"http://127.0.0.1:{sock.getsockname()[1]}/mcp")
+        server.reject_own_addresses([sock])

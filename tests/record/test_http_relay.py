@@ -1,5 +1,6 @@
 """The HTTP recorder forwards traffic unchanged and records it before it forwards it."""
 
+import base64
 import gzip
 import itertools
 import json
@@ -364,3 +365,36 @@ def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
         ("message", None, {}, None, None),
         ("http", "end", None, None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("userinfo", "query", "own", "expected"),
+    [
+        ("admiral:p%40ss@", "", (), "Basic " + base64.b64encode(b"admiral:p@ss").decode()),
+        ("admiral@", "", (), "Basic " + base64.b64encode(b"admiral:").decode()),
+        ("user:hush@", "?api_key=hushhush", ("Authorization: Bearer mine",), "Bearer mine"),
+        ("", "", (), None),
+    ],
+)
+def test_credentials_of_the_url_are_sent_unless_the_client_sends_authorization(
+    tmp_path, userinfo, query, own, expected
+):
+    heads = []
+
+    def script(conn):
+        head, body = conn.request()
+        heads.append(head.decode())
+        conn.send(json_response(body))
+
+    url = {"host": f"{userinfo}127.0.0.1", "query": query}
+    policy = "default" if query else "none"
+    with proxied(tmp_path, script, policy=policy, **url) as (rig, client):
+        rig.service.log_addresses()
+        assert client.call(b"{}", *own)[0] == 200
+        rig.stop()
+    sent = [line for line in heads[0].split("\r\n") if line.lower().startswith("authorization")]
+    assert sent == ([] if expected is None else [f"Authorization: {expected}"])
+    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    for secret in ("p%40ss", "p@ss", "hush", "mine", "admiral", "Basic"):
+        assert secret not in "".join(rig.messages)
+        assert secret.encode() not in written
