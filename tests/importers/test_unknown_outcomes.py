@@ -69,24 +69,3 @@ def test_the_screen_says_how_many_outcomes_are_unknown(tmp_path, monkeypatch):
     screen = run(log).stdout.splitlines()
     assert "The outcome of no call is known" in screen
     assert "outcome unknown: 1" in screen
-
-
-def test_a_status_of_sentry_is_no_text_of_an_error(tmp_path):
-    event = {
-        "contexts": {
-            "trace": {
-                "span_id": "1" * 16,
-                "op": "mcp.server",
-                "status": "internal_error",
-                "data": {"mcp.tool.name": "price", "mcp.method.name": "tools/call"},
-            }
-        },
-        "start_timestamp": 1_795_861_703.0,
-        "timestamp": 1_795_861_703.2,
-    }
-    log = tmp_path / "event.json"
-    log.write_text(json.dumps(event))
-    mt.import_logs(log, tmp_path / "traces", format="sentry")
-    mt.score([tmp_path / "traces"], out=tmp_path / "store")
-    found = mt.open_store(tmp_path / "store").sql("SELECT tool, outcome, error_text FROM calls")
-    assert found.fetchall() == [("price", "tool_error", None)]

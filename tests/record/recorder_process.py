@@ -22,6 +22,12 @@ def script(source):
     return [*PYTHON, "-c", source]
 
 
+ECHO = script(
+    "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
+)
+"""Writes back each chunk that it reads; ends at end of file."""
+
+
 def recorder(out, *options):
     """The recorder's command; it waits for the disk without limit, so that no events are lost."""
     wait = ["--disk-wait", "off"]

@@ -19,6 +19,7 @@ from mcptally.transcript.writer import journal
 from mcptally.transcript.writer.progress import SLOT_BYTES, SLOTS, Opening, Progress
 from tests.commands import run
 from tests.record.recorder_process import (
+    ECHO,
     PYTHON,
     TIMEOUT_SECONDS,
     RecordedServer,
@@ -36,7 +37,6 @@ if sys.platform != "linux":
     pytest.skip("kills processes by their namespace", allow_module_level=True)
 
 SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
-ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
 NAMESPACE = ["unshare", "-p", "-f", "--kill-child", "--mount-proc"]
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.record.recorder_process import (
+    ECHO,
     PipedProcess,
     RecordedServer,
     eventually,
@@ -19,8 +20,6 @@ if sys.platform != "linux":
 import fcntl
 
 pytestmark = pytest.mark.slow
-
-ECHO = script("import os\nwhile data := os.read(0, 65536): os.write(1, data)")
 
 
 def call(recorded_server, number):

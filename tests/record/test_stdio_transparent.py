@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.record.recorder_process import (
+    ECHO,
     TIMEOUT_SECONDS,
     RecordedServer,
     events,
@@ -18,11 +19,6 @@ from tests.record.recorder_process import (
     of,
     recorder,
     script,
-)
-
-# Writes back each chunk that it reads; ends at end of file.
-ECHO = script(
-    "import os\nwhile data := os.read(0, 65536):\n    while data: data = data[os.write(1, data):]"
 )
 
 ODD = {
