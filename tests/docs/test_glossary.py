@@ -1,7 +1,6 @@
 """Headings, titles, columns, help texts and messages use the terms of the glossary."""
 
 import re
-from collections.abc import Iterator
 
 import click
 import pytest
@@ -20,30 +19,20 @@ ROWS = [
 ]
 
 
-def headings() -> Iterator[str]:
-    for page in PAGES:
-        yield from re.findall(r"^#+ (.*)$", prose(page), flags=re.MULTILINE)
-
-
-def help_texts() -> Iterator[str]:
-    context = click.Context(cli)
-    for name in cli.list_commands(context):
-        command = cli.get_command(context, name)
-        assert command is not None
-        yield command.help or ""
-        yield from (getattr(option, "help", None) or "" for option in command.params)
-
-
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     """What users see first of every page, question, table, rule, command and error."""
     messages = (ROOT / "tests" / "cli" / "messages.txt").read_text(encoding="utf-8")
+    context = click.Context(cli)
+    commands = [cli.get_command(context, name) for name in cli.list_commands(context)]
+    helped = [*commands, *(option for command in commands for option in command.params)]
+    pages = "".join(map(prose, PAGES))
     return [
-        *headings(),
+        *re.findall(r"^#+ (.*)$", pages, flags=re.MULTILINE),
         *question_titles().values(),
         *(f"{name}: {col.meaning}" for table in TABLES for name, col in table.columns().items()),
         *(rule["title"] for rule in find_rules()),
-        *help_texts(),
+        *(getattr(each, "help", None) or "" for each in helped),
         *re.findall(r"^\[\d+\] .*", messages, flags=re.MULTILINE),
     ]
 

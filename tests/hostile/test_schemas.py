@@ -26,7 +26,7 @@ from mcptally.jsonschemas.validators import (
 from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
-from tests.hostile.scored_archive import Outcome, judged
+from tests.hostile.scored_archive import judged
 from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
@@ -271,19 +271,14 @@ def test_no_schema_makes_a_request_or_reads_a_file(
     for n in range(len(schemas)):
         validate(store, server="demo", tool=f"t{n}", arguments={"a": "the guess"})
     assert asked == []
-    assert_said(outcome, len(schemas))
     findings = outcome.table("findings")
+    # Every schema with an effect has a finding, and no call is invalid.
+    rules = ["definition.schema_outside", "definition.dialect_unknown"]
+    assert findings.filter(pl.col("rule").is_in(rules))["tool"].n_unique() >= len(schemas) - 6
+    calls = outcome.table("calls").filter(pl.col("tool").str.starts_with("t"))
+    assert "invalid" not in set(calls["input_schema_state"])
     texts = findings.select(pl.concat_str(pl.all().cast(pl.String), ignore_nulls=True))
     assert not texts.to_series().str.contains("the secret").any()
-
-
-def assert_said(outcome: Outcome, schemas: int) -> None:
-    """Check that every schema with an effect has a finding and that no call is invalid."""
-    rules = {"definition.schema_outside", "definition.dialect_unknown"}
-    told = outcome.table("findings").filter(pl.col("rule").is_in(list(rules)))
-    assert told.get_column("tool").n_unique() >= schemas - 6
-    states = outcome.table("calls").filter(pl.col("tool").str.starts_with("t"))
-    assert "invalid" not in set(states.get_column("input_schema_state"))
 
 
 def test_a_value_deeper_than_the_engine_supports_does_not_stop_a_run(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from referencing import Registry
+from jsonschema_specifications import REGISTRY
 
 from mcptally.jsonschemas.dialects import dialect_of, metaschema_errors
 from mcptally.jsonschemas.reference_engine import CLASSES
@@ -39,13 +39,6 @@ def suite(draft: str) -> dict[str, Any]:
     return {path: groups for path, groups in SUITE.items() if f"/tests/{draft}/" in path}
 
 
-def _judge(schema: Any, draft: str) -> Any:
-    """Return a validator for a schema of the suite, in the dialect of its folder."""
-    if isinstance(schema, dict) and "$schema" not in schema:
-        schema = {"$schema": DRAFTS[draft], **schema}
-    return compile_validator(json.dumps(schema))
-
-
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_the_json_schema_test_suite_passes(draft: str):
     wrong, right, unusable = [], 0, []
@@ -53,7 +46,10 @@ def test_the_json_schema_test_suite_passes(draft: str):
         if "/optional/" in path or Path(path).name in EXCLUDED:
             continue
         for group in groups:
-            judge = _judge(group["schema"], draft)
+            schema = group["schema"]
+            if isinstance(schema, dict) and "$schema" not in schema:
+                schema = {"$schema": DRAFTS[draft], **schema}
+            judge = compile_validator(json.dumps(schema))
             for test in group["tests"]:
                 if isinstance(judge, str):
                     unusable.append((Path(path).name, group["description"], judge))
@@ -83,7 +79,7 @@ UNUSABLE = {
 def test_the_compact_metaschema_accepts_what_the_official_one_accepts(draft: str):
     name = dialect_of({"$schema": DRAFTS[draft]})
     cls = CLASSES[name]
-    official = cls(cls.META_SCHEMA, registry=Registry().with_contents(_metaschemas()))
+    official = cls(cls.META_SCHEMA, registry=REGISTRY)
     schemas = [group["schema"] for groups in suite(draft).values() for group in groups]
     broken = [_with(schema, key, value) for schema in schemas[:50] for key, value in WRONG]
     differ = [
@@ -122,9 +118,3 @@ def _meta(schema: Any, name: str) -> list[tuple[str, str]]:
         named = next(uri for uri in DRAFTS.values() if dialect_of({"$schema": uri}) == name)
         schema = {**schema, "$schema": named}
     return metaschema_errors(schema)
-
-
-def _metaschemas() -> list[tuple[str, Any]]:
-    from jsonschema_specifications import REGISTRY
-
-    return [(uri, REGISTRY.contents(uri)) for uri in REGISTRY]

@@ -1,7 +1,6 @@
 """Every rule for findings agrees with its examples, which run through the whole pipeline."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -75,16 +74,11 @@ GROUPS_IN_CODE = ("archive", "transcript", "protocol", "pairing", "schema", "def
 """Groups of rules whose ids are in the code; ids of other groups are read from rule files."""
 
 
-def _ids_in_code() -> Iterator[str]:
-    folder = Path(mcptally.__file__).parent
-    pattern = re.compile(rf'"((?:{"|".join(GROUPS_IN_CODE)})\.[a-z0-9_]+)"')
-    for path in folder.rglob("*.py"):
-        if path == folder / "__init__.py":  # names of modules, such as `transcript.check`
-            continue
-        names = pattern.findall(path.read_text(encoding="utf-8"))
-        yield from (name for name in names if not name.endswith(".toml"))
-
-
 def test_code_applies_every_rule_and_no_rule_without_a_row() -> None:
+    folder = Path(mcptally.__file__).parent
+    # The package's own file has names of modules, such as `transcript.check`.
+    files = [path for path in folder.rglob("*.py") if path != folder / "__init__.py"]
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
+    ids = re.findall(rf'"((?:{"|".join(GROUPS_IN_CODE)})\.[a-z0-9_]+)"', code)
     rows = {name for name in finding_rules() if name.split(".")[0] in GROUPS_IN_CODE}
-    assert set(_ids_in_code()) == rows
+    assert {name for name in ids if not name.endswith(".toml")} == rows

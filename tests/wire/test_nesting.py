@@ -242,11 +242,11 @@ def test_the_recursion_limit_is_restored_when_the_last_thread_is_done() -> None:
     before = sys.getrecursionlimit()
     with raised_recursion_limit():
         raised = sys.getrecursionlimit()
-        in_thread(lambda: check_room(raised))
+
+        def has_room() -> bool:
+            with raised_recursion_limit():
+                return sys.getrecursionlimit() >= raised
+
+        assert in_thread(has_room)
         assert sys.getrecursionlimit() >= raised > before
     assert sys.getrecursionlimit() == before
-
-
-def check_room(least: int) -> None:
-    with raised_recursion_limit():
-        assert sys.getrecursionlimit() >= least
