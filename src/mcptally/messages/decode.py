@@ -71,6 +71,10 @@ BATCH: Final = 16 << 20
 """Number of bytes of lines that are converted to columns at a time. Larger batches would need more
 memory, and many small batches would take longer."""
 
+BATCH_EVENTS: Final = 16_384
+"""Number of events that are converted at a time. The structs of more small events would not fit
+into the processor's cache."""
+
 
 class Events(msgspec.Struct, frozen=True):
     """The events in a set of transcript files, as tables; `event_tables` declares the tables."""
@@ -247,7 +251,7 @@ class _Collector:
             self.places.append((np.full(len(events), number, np.uint32), line_numbers))
             self.runs.append((number, run))
             self.bytes += len(run.data)
-            if self.bytes >= BATCH:
+            if self.bytes >= BATCH or len(self.waiting) >= BATCH_EVENTS:
                 self.batch()
             if self.budget.is_chunk_full():
                 self._spool_chunk()
