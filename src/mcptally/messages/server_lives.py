@@ -152,9 +152,12 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
         events: the decoded events.
         calls: `PairedCalls` with the columns that `evidence.add_recording_end` adds.
     """
+    is_pipe = events.opens.get_column(Opens.transport.name) == "stdio"
+    if not is_pipe.any():
+        return ServerLives.empty()
     pipes = (
         events.opens.lazy()
-        .filter(Opens.transport.col == "stdio")
+        .filter(is_pipe)
         .group_by(Event.recording.name)
         .agg(Event.ts_ns.col.min().alias(_Ends.opened_ns.name), Opens.command.col.first())
     )

@@ -143,10 +143,11 @@ def _recordings(events: Events) -> pl.DataFrame:
         .with_columns(as_json.replace("null", None))
         .group_by("recording", maintain_order=True)
         .agg([pl.col(name).drop_nulls().first() for name in fields])
+        .pipe(run_query)
     )
     frames: list[pl.DataFrame] = [getattr(events, name) for name in FRAME_OF_EVENT.values()]
-    seen = pl.concat([frame[["recording"]] for frame in frames]).lazy().unique()
-    return seen.join(opens, on="recording", how="left").sort("recording").pipe(run_query)
+    seen = pl.concat([frame.get_column("recording") for frame in frames]).unique().sort()
+    return left_join_columns(seen.to_frame(), opens, "recording")
 
 
 def _exchanges(events: Events) -> pl.DataFrame:

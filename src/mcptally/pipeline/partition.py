@@ -55,6 +55,7 @@ from mcptally.tables.calls import Calls
 from mcptally.tables.declaration import Column, Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.input_requests import InputRequests
+from mcptally.tables.joins import left_join_columns
 from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -269,15 +270,12 @@ def finish(
         findings = findings.with_columns(evidence=pl.lit(None, pl.String))
     calls = _renamed(calls.with_columns(_times(_CALL_TIMES)), "id", "request_id")
     calls = calls.hstack([failure_kind(calls)])
-    counts = findings.lazy().group_by("recording").agg(findings=pl.len())
-    recordings = (
-        part.recordings.lazy()
-        .join(counts, on="recording", how="left")
-        .join(failed_requests(calls), on="recording", how="left")
-        .with_columns(
-            Recordings.findings.col.fill_null(0), Recordings.probe_failed.col.fill_null(value=False)
-        )
-        .pipe(run_query)
+    counts = findings.group_by("recording").agg(findings=pl.len())
+    recordings = left_join_columns(part.recordings, counts, "recording")
+    recordings = left_join_columns(
+        recordings, failed_requests(calls).pipe(run_query), "recording"
+    ).with_columns(
+        Recordings.findings.col.fill_null(0), Recordings.probe_failed.col.fill_null(value=False)
     )
     return {
         Calls: Calls.frame(calls),
@@ -403,40 +401,29 @@ def _recordings(
         "http_events": events.http,
     }
     envelope = ["recording", "file", "seq", "ts_ns"]
-    known = Event.ts_ns.col.filter(Event.ts_ns.col > 0)  # 0: an imported event without a time
     kind = np.repeat(np.arange(len(frames), dtype=np.uint8), [f.height for f in frames.values()])
-    every = (
+    by_file = (
         pl.concat([frame[envelope] for frame in frames.values()])
-        .hstack([series_from_numpy(kind, "kind")])
+        .hstack([series_from_numpy(kind == n, name) for n, name in enumerate(frames)])
         .lazy()
+        # The time is 0 in imported events if their source had no times.
+        .with_columns(pl.when(Event.ts_ns.col > 0).then("ts_ns"))
+        .group_by("recording", "file")
+        .agg(
+            Event.seq.col.min(),
+            pl.col(*frames).sum(),
+            events=pl.len(),
+            opened_at=Event.ts_ns.col.min(),
+            ended_at=Event.ts_ns.col.max(),
+        )
     )
-    # Aggregate to a few rows first. The sums of these rows are the counts by recording and by file.
-    sums = every.group_by("recording", "file", "kind").agg(
-        Event.seq.col.min(), events=pl.len(), opened=known.min(), ended=known.max()
-    )
-    rows = opened.lazy().join(
-        sums.group_by("recording").agg(
-            *(
-                pl.col("events").filter(pl.col("kind") == n).sum().alias(name)
-                for n, name in enumerate(frames)
-            ),
-            pl.sum("events"),
-            opened_at=pl.from_epoch(pl.min("opened"), time_unit="ns").cast(TIME),
-            ended_at=pl.from_epoch(pl.max("ended"), time_unit="ns").cast(TIME),
-        ),
-        on="recording",
-        how="left",
-    )
-    files = (
-        sums.group_by("recording", "file")
-        .agg(Event.seq.col.min())
-        .with_columns(file=pl.lit(file_names).gather(Event.file.col))
+    times = pl.col("opened_at").min(), pl.col("ended_at").max()
+    additions = [
+        by_file.with_columns(file=pl.lit(file_names).gather(Event.file.col))
         .sort("recording", "seq", "file")
         .group_by("recording", maintain_order=True)
-        .agg(files=Event.file.col)
-    )
-    additions = [
-        files,
+        .agg(pl.col(*frames, "events").sum(), *times, files=Event.file.col)
+        .with_columns(pl.from_epoch(pl.col("opened_at", "ended_at"), time_unit="ns").cast(TIME)),
         server_lives(events, calls).lazy(),
         events.opens.lazy().group_by("recording").agg(segments=Opens.segment.col.n_unique()),
         events.http.lazy().group_by("recording").agg(exchanges=HttpEvents.scope.col.n_unique()),
@@ -451,7 +438,7 @@ def _recordings(
         ),
         calls.lazy()
         .sort("pos")
-        .group_by("recording")
+        .group_by("recording", maintain_order=True)
         .agg(
             pl.len().alias("calls"),
             (GatheredCalls.tool.col.is_not_null() & (GatheredCalls.dir.col == "c2s"))
@@ -470,10 +457,11 @@ def _recordings(
             .first(),
         ),
     ]
+    rows = opened
     for addition in additions:
-        rows = rows.join(addition, on="recording", how="left")
+        rows = left_join_columns(rows, addition.pipe(run_query), "recording")
     counts = [*frames, "calls", "tool_calls", "unanswered", "sessions", "exchanges", "segments"]
     return rows.with_columns(
         pl.col(*counts, "lost").fill_null(0),
         end=pl.when(pl.col("closes") > 0).then(pl.lit("closed")).otherwise(pl.lit("open")),
-    ).pipe(run_query)
+    )

@@ -27,8 +27,10 @@ def left_join_columns(
                 if name not in on
             ]
         )
-    keys = rows[list(on)].lazy()
-    joined = keys.join(other.lazy(), on=on, how="left", maintain_order="left")
+    keys = rows.select(on)
+    if isinstance(other, pl.DataFrame) and keys.equals(other.select(on), null_equal=False):
+        return rows.hstack(other.drop(on))
+    joined = keys.lazy().join(other.lazy(), on=on, how="left", maintain_order="left")
     found = joined.drop(on).pipe(run_query)
     if found.height != rows.height:
         return (
