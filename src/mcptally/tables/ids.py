@@ -20,8 +20,12 @@ _MIX2 = np.uint64(0x94D049BB133111EB)
 
 def digest(text: str | bytes) -> str:
     """Return the 64-bit BLAKE2b digest of text or bytes as 16 hex digits."""
+    return _digest(text).hex()
+
+
+def _digest(text: str | bytes) -> bytes:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
+    return hashlib.blake2b(data, digest_size=8).digest()
 
 
 def digests(texts: pl.Series) -> pl.Series:
@@ -37,13 +41,14 @@ def call_ids(
 ) -> pl.Series:
     """Compute a call id (16 hex digits) from each call's recording, direction, seq and index.
 
-    The recording's BLAKE2b digest is mixed with the numbers by SplitMix64 (Steele et al., 2014), in
-    one pass over entire columns. If several calls in a damaged archive have the same recording,
-    direction, seq and index, all of them except the first get another id.
+    The recording's BLAKE2b digest, computed once for equal recordings in a row, is mixed with the
+    numbers by SplitMix64 (Steele et al., 2014), in one pass over entire columns. If several calls
+    in a damaged archive have the same recording, direction, seq and index, all of them except the
+    first get another id.
     """
-    distinct = recording.unique()
-    seeds = pl.Series([int(digest(name), 16) for name in distinct], dtype=pl.UInt64)
-    state = recording.replace_strict(distinct, seeds).to_numpy().astype(np.uint64)
+    runs = recording.rle().struct
+    seeds = b"".join(map(_digest, runs.field("value")))
+    state = np.repeat(np.frombuffer(seeds, ">u8").astype(np.uint64), runs.field("len").to_numpy())
     direction = is_s2c.to_numpy().astype(np.uint64)
     for part in (direction, seq.to_numpy().astype(np.uint64), index.to_numpy().astype(np.uint64)):
         state = _splitmix(state ^ _splitmix(part + _GOLDEN))
