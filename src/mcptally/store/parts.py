@@ -27,7 +27,7 @@ _PAYLOADS: Final = frozenset({"response", "text"})
 """Columns with payloads, for which Parquet dictionaries and statistics cost more than they save."""
 
 _MOSTLY_DISTINCT: Final = frozenset(
-    {"call_id", "attempt_of", "requested_at", "answered_at", "at", "latency_ms"}
+    {"call_id", "attempt_of", "line", "requested_at", "answered_at", "at", "latency_ms"}
     | {"first_call", "last_call"}
 )
 """Columns whose values rarely repeat, so that a dictionary would be as large as the column."""
