@@ -231,7 +231,7 @@ def require_known_rules(findings: pl.DataFrame) -> pl.DataFrame:
     Raises:
         RuleError: a finding has an unknown rule.
     """
-    for name in set(findings.get_column(Findings.rule.name).to_list()):
+    for name in findings.get_column(Findings.rule.name).unique():
         finding_rule(name)
     return findings
 
