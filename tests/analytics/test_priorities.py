@@ -538,6 +538,30 @@ def life(server, **fields):
 
 
 @pytest.mark.slow
+def test_http_servers_that_never_answer_come_first_with_the_reason(tmp_path):
+    refused = {"outcome": "no_response", "verdict": "infrastructure", "fault": "upstream"}
+    of_http = {"transport": "streamable_http", "start": None, "exchanges": 3}
+    rows = traffic("t", 90, server="x")
+    rows += [
+        call(name, None, server=name, method="initialize", error_text="HTTP 502", **refused)
+        for name in ("down", "answered")
+    ]
+    recordings = [
+        life("x"),
+        life("down", **of_http, calls=1, unanswered=1, tool_calls=0),
+        life("answered", **of_http, calls=2, unanswered=1, tool_calls=0),
+        life("only a page was read", **of_http, calls=0, unanswered=0, tool_calls=0),
+    ]
+    first, *others = listed(tmp_path, rows, recordings)
+    assert problems.statement(first) == (
+        "never connected, 3 of 3 HTTP requests failed; fault: upstream; check the server's URL, "
+        "and whether it runs; from the first request"
+    )
+    assert (problems.subject(first), first["message"]) == ("down", "HTTP 502")
+    assert [row["servers"] for row in others] == [["x"]]
+
+
+@pytest.mark.slow
 def test_servers_that_never_start_come_first_with_their_last_words(tmp_path):
     no_key = {
         "start": "failed",

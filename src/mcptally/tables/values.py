@@ -163,6 +163,8 @@ def first_seen(row: Mapping[str, Any]) -> str:
     """Return a phrase for when a problem without a known onset was first seen; empty if unknown."""
     if row["kind"] == "not_started":
         return "from the first start"
+    if row["kind"] == "not_connected":
+        return "from the first request"
     if row["from_start"]:
         return "already in the first session"
     of_one_start = row["kind"] in {"start", "crash"} and len(row["servers"]) == 1

@@ -349,10 +349,10 @@ lives AS (
         sum(affected)::BIGINT AS affected, sum(total)::BIGINT AS total,
         sum(probed)::BIGINT AS probed, sum(affected * coalesce(weighted / sessions, 1)) AS lost,
         arg_max(message, (affected, server)) AS message, min(first_seen) AS first_seen,
-        max(last_seen) AS last_seen, method, min(call_id) AS call_id
+        max(last_seen) AS last_seen, method, min(call_id) AS call_id, fault
     FROM _server_problems
     LEFT JOIN server_counts ON server_hash = hash(server)
-    GROUP BY kind, cause, method, CASE kind
+    GROUP BY kind, cause, method, fault, CASE kind
         WHEN 'noise' THEN ''
         WHEN 'crash' THEN server
         ELSE coalesce(said, server)
@@ -375,7 +375,8 @@ problems AS (
     FROM changed
     UNION ALL BY NAME
     SELECT
-        kind, servers, _start_fault(cause) AS fault, cause AS reason, affected, total AS calls, first_seen,
+        kind, servers, CASE kind WHEN 'not_connected' THEN fault ELSE _start_fault(cause) END AS fault,
+        cause AS reason, affected, total AS calls, first_seen,
         last_seen, message, probed, method, call_id,
         -- A failed start or a crash costs as many calls as a session has.
         CASE WHEN kind IN ('start', 'crash') THEN lost ELSE sqrt(affected) END
@@ -384,8 +385,8 @@ problems AS (
 ),
 weighed AS (
     SELECT *, size * greatest(CASE WHEN uncertain THEN 0.5 ELSE 0 END, CASE kind
-        -- A server that never starts ranks above any problem of a tool.
-        WHEN 'not_started' THEN 1000000 WHEN 'start' THEN 3 WHEN 'crash' THEN 3
+        -- A server that no client ever reaches ranks above any problem of a tool.
+        WHEN 'not_started' THEN 1000000 WHEN 'not_connected' THEN 1000000 WHEN 'start' THEN 3 WHEN 'crash' THEN 3
         WHEN 'noise' THEN 0.1
         WHEN 'tool_failures' THEN 1 WHEN 'misconfigured' THEN 1.5 WHEN 'unavailable' THEN 1
         WHEN 'account' THEN 0.8 WHEN 'client' THEN 0.7 WHEN 'unclear' THEN 0.5

@@ -26,7 +26,7 @@ _SECTIONS: Final[Mapping[str, str]] = {
     "unmarked": "hidden",
     "contract": "schemas",
     "drift": "drift",
-    **dict.fromkeys(("not_started", "start", "crash", "noise"), "servers"),
+    **dict.fromkeys(("not_started", "not_connected", "start", "crash", "noise"), "servers"),
 }
 """Maps kinds of problem to ids of sections with more information; the default is `errors`."""
 

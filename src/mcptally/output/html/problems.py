@@ -12,6 +12,7 @@ from mcptally.verdict.error_text import hides_exception
 TITLES: Final[Mapping[str, str]] = {
     "worse": "got worse",
     "not_started": "never started",
+    "not_connected": "never connected",
     "start": "failed starts",
     "crash": "crashes",
     "noise": "output on stdout that is not MCP",
@@ -85,6 +86,7 @@ _LIVES: Final[Mapping[str, str]] = {
     "start": "start",
     "crash": "start",
     "noise": "line",
+    "not_connected": "HTTP request",
 }
 """Maps kinds of problem in a server's life cycle to the counted unit."""
 
@@ -111,7 +113,7 @@ def number(row: Mapping[str, Any]) -> str:
         )
         has_reason = row["reason"] is not None and row["kind"] != "crash"
         why = f" ({row['reason'].replace('_', ' ')})" if has_reason else ""
-        failed = " failed" if row["kind"] == "not_started" else ""
+        failed = " failed" if row["kind"] in ("not_started", "not_connected") else ""
         probed = f"; {row['probed']:,} of them {_PROBED}" if row["probed"] else ""
         if row["probed"] == row["affected"]:
             probed = f", {_PROBED}"
@@ -137,6 +139,8 @@ def blame(row: Mapping[str, Any]) -> str:
 
 def _look(row: Mapping[str, Any]) -> str:
     """Return what to check if the fault is uncertain or is not the server's."""
+    if row["kind"] == "not_connected":
+        return "; check the server's URL, and whether it runs"
     if row["kind"] in _LIVES:
         return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""
     if row["fault"] == Fault.UPSTREAM and row["uncertain"] and row["ok"] == 0:
