@@ -133,7 +133,9 @@ def _sessions(series: Series) -> _Sessions:
     # With several tools, sessions are ordered by the times of their calls; session numbers break
     # ties.
     order = np.argsort(np.bincount(session, series.at * series.calls) / calls, kind="stable")
-    place = np.argsort(order, kind="stable")[session]
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    place = places[session]
     calls = calls[order]
     excess, known, hits = (
         np.bincount(place, values).astype(np.float64)
@@ -185,7 +187,7 @@ class _Ranges(NamedTuple):
         """Sum `values` over each range; a matrix gives one row of sums for each of its rows."""
         running = np.zeros((*values.shape[:-1], values.shape[-1] + 1))
         np.cumsum(values, axis=-1, out=running[..., 1:])
-        return np.asarray(running[..., self.high] - running[..., self.low], np.float64)
+        return np.asarray(running.take(self.high, -1) - running.take(self.low, -1), np.float64)
 
 
 @functools.lru_cache(maxsize=128)
@@ -343,7 +345,9 @@ def _p_value(sessions: _Sessions, ranges: _Ranges, seen: float, low: int, high: 
         step = max(1, _CELLS // (count + len(ranges.low)))
         for first in range(0, stage, step):
             order = _orders(random, min(step, stage - first), count, length)
-            found = _statistics(sessions.score[order], sessions.weight[order], ranges).max(1)
+            found = _statistics(
+                sessions.score.take(order), sessions.weight.take(order), ranges
+            ).max(1)
             extreme += int((found >= seen - EPSILON).sum())
             if extreme > CLEARLY_TOO_LARGE * (tried + stage):
                 return 1.0
