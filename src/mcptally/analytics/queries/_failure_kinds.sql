@@ -52,10 +52,20 @@ alike AS MATERIALIZED (
     FROM kinds k
     JOIN said w ON w.tool_hash = k.tool_hash AND w.template = k.template
 ),
+-- The texts of groups with several faults or uncertain calls; no others can be split or doubtful.
 texts AS MATERIALIZED (
     SELECT DISTINCT failure_kind, hash(error_text) AS text_hash
     FROM calls
-    WHERE failure_kind IS NOT NULL
+    JOIN (
+        SELECT failure_kind
+        FROM alike
+        SEMI JOIN (
+            SELECT words
+            FROM alike
+            GROUP BY words
+            HAVING bool_or(certainty < 85) OR min(coalesce(fault, '')) <> max(coalesce(fault, ''))
+        ) USING (words)
+    ) USING (failure_kind)
 ),
 -- Groups in which arguments or a status distinguish calls with the same message: no text has two
 -- faults, and each fault is at least 85 % certain.
@@ -105,7 +115,7 @@ claims AS MATERIALIZED (
         )
         GROUP BY words, fault
     )
-    JOIN (
+    LEFT JOIN (
         SELECT words, count(*) AS texts
         FROM (SELECT DISTINCT words, fault, text_hash FROM grouped JOIN texts USING (failure_kind))
         GROUP BY words
