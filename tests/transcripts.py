@@ -80,3 +80,14 @@ def write(path: Path, events: Iterable[dict[str, Any] | bytes]) -> Path:
 def lines_of(path: Path) -> list[bytes]:
     """The lines of a whole transcript, with their ends."""
     return [line for run in read_lines(path) for line in run.data.splitlines(keepends=True)]
+
+
+def bomb(path: Path, block: bytes, mebibytes: int, *, head: bytes = b"", tail: bytes = b"") -> Path:
+    """Write a file of some kB that decompresses to copies of a block, of this size together."""
+    many = block * max(1, (1 << 20) // len(block))
+    with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
+        packed.write(head)
+        for _ in range(mebibytes):
+            packed.write(many)
+        packed.write(tail)
+    return path

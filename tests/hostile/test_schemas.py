@@ -1,9 +1,7 @@
 """Hostile JSON Schemas cause no requests, take bounded time and memory, and are reported."""
 
 import contextlib
-import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +25,7 @@ from mcptally.seeds.inspector.ajv.schemas import compiled
 from mcptally.seeds.javascript import Throws
 from mcptally.seeds.validation_protocol import schema_errors
 from tests.hostile.scored_archive import judged
+from tests.record.http_rig import Connection, ScriptedServer
 from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
@@ -196,32 +195,11 @@ def test_an_escaped_keyword_does_not_bypass_the_limit() -> None:
     assert "subschemas" in str(compile_validator(text))
 
 
-class _Counting(http.server.BaseHTTPRequestHandler):
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"{}")
-
-    do_HEAD = do_POST = do_GET  # noqa: N815  (the library's names)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
-def bait() -> Iterator[tuple[str, list[str]]]:
-    """The URL of a local server and the list of requests that it received."""
-    asked: list[str] = []
-    handler = type("Counting", (_Counting,), {"asked": asked})
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-        server.shutdown()
-        thread.join()
+def bait() -> Iterator[ScriptedServer]:
+    """A local server that counts connections."""
+    with ScriptedServer(Connection.close) as server:
+        yield server
 
 
 def leading_out(url: str, file: str) -> list[dict[str, Any]]:
@@ -245,10 +223,8 @@ def leading_out(url: str, file: str) -> list[dict[str, Any]]:
     return schemas
 
 
-def test_no_schema_makes_a_request_or_reads_a_file(
-    tmp_path: Path, bait: tuple[str, list[str]]
-) -> None:
-    url, asked = bait
+def test_no_schema_makes_a_request_or_reads_a_file(tmp_path: Path, bait: ScriptedServer) -> None:
+    url = f"http://127.0.0.1:{bait.port}"
     (tmp_path / "secret.json").write_text('{"const": "the secret"}')
     schemas = leading_out(url, (tmp_path / "secret.json").as_uri())
     tools = [
@@ -266,11 +242,11 @@ def test_no_schema_makes_a_request_or_reads_a_file(
     (tmp_path / "archive").mkdir()
     write(tmp_path / "archive" / "a.jsonl", [opened(), *exchange(*talk)])
     outcome = judged(tmp_path)
-    assert asked == []
+    assert bait.connections == 0
     store = mt.open_store(outcome.store)
     for n in range(len(schemas)):
         validate(store, server="demo", tool=f"t{n}", arguments={"a": "the guess"})
-    assert asked == []
+    assert bait.connections == 0
     findings = outcome.table("findings")
     # Every schema with an effect has a finding, and no call is invalid.
     rules = ["definition.schema_outside", "definition.dialect_unknown"]

@@ -17,6 +17,7 @@ from mcptally.importers.transcript_builder import TranscriptBuilder
 from mcptally.redaction.policy import policy
 from mcptally.transcript.files import FREE_EXPANSION, DecompressionBudget, LineRun, read_lines
 from tests.importers.imported_logs import all_records_accounted_for
+from tests.transcripts import bomb
 
 pytestmark = pytest.mark.slow
 
@@ -37,17 +38,6 @@ BOMBS = {
 }  # fmt: skip
 
 
-def bomb(path: Path, head: bytes, block: bytes, tail: bytes, *, mebibytes: int) -> Path:
-    """A file of a few kB that decompresses to `mebibytes`."""
-    many = block * ((1 << 20) // len(block))
-    with path.open("wb") as out, zstandard.ZstdCompressor().stream_writer(out) as packed:
-        packed.write(head)
-        for _ in range(mebibytes):
-            packed.write(many)
-        packed.write(tail)
-    return path
-
-
 class Counted(Source):
     """A source that counts its decompressed bytes."""
 
@@ -62,7 +52,7 @@ class Counted(Source):
 def test_a_bomb_is_read_up_to_the_limit_and_reported(
     tmp_path: Path, form: str, head: bytes, block: bytes, tail: bytes
 ) -> None:
-    path = bomb(tmp_path / "x.log.zst", head, block, tail, mebibytes=8)
+    path = bomb(tmp_path / "x.log.zst", block, 8, head=head, tail=tail)
     source = Counted(path, path.name, room=DecompressionBudget(1 << 17))
     used = sum(1 for _ in FORMATS[form].read(source))
     assert used <= source.tally.used
@@ -73,12 +63,12 @@ def test_a_bomb_is_read_up_to_the_limit_and_reported(
 
 def test_a_first_pass_does_not_use_the_budget(tmp_path: Path) -> None:
     block = b'{"scopeSpans":[{"spans":[{"name":"%b"}]}]},' % (b"x" * 400)
-    spans = (b'{"resourceSpans":[', block, b"{}]}")
-    path = bomb(tmp_path / "x.json.zst", *spans, mebibytes=1)
+    around = {"head": b'{"resourceSpans":[', "tail": b"{}]}"}
+    path = bomb(tmp_path / "x.json.zst", block, 1, **around)
     source = Source(path, path.name, room=DecompressionBudget(3 << 20))
     assert list(FORMATS["otlp"].read(source)) == []
     assert source.tally.unused_count == 0
-    assert source.tally.seen == (1 << 20) // len(spans[1])
+    assert source.tally.seen == (1 << 20) // len(block)
 
 
 def test_bombs_share_one_budget_and_other_files_are_read_whole(
@@ -90,7 +80,7 @@ def test_bombs_share_one_budget_and_other_files_are_read_whole(
     logs = tmp_path / "logs"
     logs.mkdir()
     for name in ("a.jsonl.zst", "b.jsonl.zst"):
-        bomb(logs / name, PING, b" ", b"\n" + PING, mebibytes=8)
+        bomb(logs / name, b" ", 8, head=PING, tail=b"\n" + PING)
     (logs / "c.jsonl.zst").write_bytes(zstandard.compress(PING * 20))
     done = import_logs(logs, tmp_path / "t")
     assert all_records_accounted_for(done)

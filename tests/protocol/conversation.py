@@ -134,29 +134,22 @@ def _file(which: str, talk: Conversation, path: Path) -> Path:
     for number in range(50):
         talk.line(f'> {{"jsonrpc":"2.0","id":{number},"method":"ping"}}')
     whole = b"".join(talk.lines)
-    path = path.with_suffix(".jsonl")
-    if which == "$cut-gzip":
-        path = path.with_suffix(".jsonl.gz")
-        whole = gzip.compress(whole)[:-60]
-    elif which == "$empty":
-        whole = b""
-    elif which == "$twice":
-        path.with_suffix(".copy.jsonl").write_bytes(whole)
-    elif which == "$conflict":
-        path.with_suffix(".copy.jsonl").write_bytes(whole.replace(b'"ping"', b'"pong"'))
-    elif which == "$noise":
-        whole += b"\n" * 1_000_001
-    elif which == "$zip":
-        whole = b"PK\x03\x04" + whole
+    copies = {"$twice": whole, "$conflict": whole.replace(b'"ping"', b'"pong"')}
+    about = b'{"v":1,"event":"stderr","recording":"x","seq":99,"ts_ns":1,"text":'
+    contents = {
+        **dict.fromkeys(("$link", *copies), whole),
+        "$cut-gzip": gzip.compress(whole)[:-60],
+        "$empty": b"",
+        "$noise": whole + b"\n" * 1_000_001,
+        "$zip": b"PK\x03\x04" + whole,
+        "$not-utf8": whole + about + b'"\xff"}\n',
+        "$deep": whole + about + b"[" * 200_000 + b"]" * 200_000 + b"}\n",
+        "$torn": whole[:-20],
+    }
+    if which in copies:
+        path.with_suffix(".copy.jsonl").write_bytes(copies[which])
     elif which == "$link":
         path.with_suffix(".copy.jsonl").symlink_to(path.parent.parent)
-    elif which == "$not-utf8":
-        whole += b'{"v":1,"event":"stderr","recording":"x","seq":99,"ts_ns":1,"text":"\xff"}\n'
-    elif which == "$deep":
-        whole += b'{"v":1,"event":"stderr","x":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
-    elif which == "$torn":
-        whole = whole[:-20]
-    else:
-        raise ValueError(which)
-    path.write_bytes(whole)
+    path = path.with_suffix(".jsonl.gz" if which == "$cut-gzip" else ".jsonl")
+    path.write_bytes(contents[which])
     return path

@@ -122,6 +122,7 @@ def test_an_id_is_a_uuid_of_version_7_and_sorts_by_time():
 def test_no_label_makes_a_file_outside_the_folder(label, tmp_path):
     made, _ = archive(tmp_path / "t")
     made.prepare(transport="stdio", server=label).close(reason="x")
+    assert (tmp_path / "t").stat().st_mode & 0o777 == 0o700
     (file,) = (tmp_path / "t").iterdir()
     assert SEGMENT_NAME.fullmatch(file.name)
     assert events(tmp_path / "t")[0]["server"] == label
