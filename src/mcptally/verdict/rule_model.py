@@ -33,12 +33,22 @@ _BESIDE_TEXT: Final = (
 )
 """Fields of rules about failures that test facts other than the text."""
 
-PLACES: Final = ("anywhere", "start", "first_line")
-QUOTES: Final = ("caller", "server", "component")
-RECORDS: Final = ("never", "seldom", "mostly", "always")
-STACK_TRACES: Final = ("masked", "repeated")
-RETRYABLE: Final = ("yes", "after_delay", "after_change", "no")
-KEPT_FOR: Final = ("product", "specification", "language", "mistakes", "context", "fit")
+_RECORDS: Final = ("never", "seldom", "mostly", "always")
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {
+    "where": ("anywhere", "start", "first_line"),
+    "tool_kind": tool_kinds.KINDS,
+    "verdict": tuple(Verdict),
+    "fault": ("", *FAULTS, UNKNOWN),
+    "retryable": ("", "yes", "after_delay", "after_change", "no"),
+    "quotes": ("", "caller", "server", "component"),
+    "stack_trace": ("", "masked", "repeated"),
+    "tool_record": _RECORDS,
+    "peer_record": _RECORDS,
+    "kept_for": ("", "product", "specification", "language", "mistakes", "context", "fit"),
+    "view": ("text", "json"),
+    "unless_kind": tool_kinds.KINDS,
+}
+"""Maps fields to the values that they may have or, if the field is a list, contain."""
 _STATUS: Final = re.compile(r"[0-9]{3}(?:-[0-9]{3})?")
 
 
@@ -78,10 +88,15 @@ class TextRule(rules.Rule, frozen=True, kw_only=True):
     """Whether a user's file disables the rule with this id."""
 
     def __post_init__(self) -> None:
-        """Check `where`, `tool_kind`, `keywords` and the measured counts."""
-        _check_choice(self, "where", self.where, PLACES)
-        for kind in self.tool_kind:
-            _check_choice(self, "tool_kind", kind, tool_kinds.KINDS)
+        """Check the fields in `_CHOICES`, `keywords` and the measured counts."""
+        for field, allowed in _CHOICES.items():
+            given = getattr(self, field, ())
+            for value in [given] if isinstance(given, str) else given:
+                if value not in allowed:
+                    raise RuleError(
+                        f"rule {self.id}: {field} {value!r} is not one of "
+                        f"{', '.join(filter(None, allowed))}{near(value, allowed)}"
+                    )
         if self.keywords and len(self.keywords) != len(self.matches):
             raise RuleError(f"rule {self.id}: keywords needs one list of words for each of matches")
         for word in itertools.chain.from_iterable(self.keywords):
@@ -178,20 +193,8 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
         return any(getattr(self, name) for name in _BESIDE_TEXT)
 
     def __post_init__(self) -> None:
-        """Check that each field has a value that its column in the tables allows."""
+        """Check `statuses`."""
         super().__post_init__()
-        _check_choice(self, "verdict", self.verdict, tuple(Verdict))
-        _check_choice(self, "fault", self.fault, ("", *FAULTS, UNKNOWN))
-        _check_choice(self, "retryable", self.retryable, ("", *RETRYABLE))
-        _check_choice(self, "quotes", self.quotes, ("", *QUOTES))
-        _check_choice(self, "kept_for", self.kept_for, ("", *KEPT_FOR))
-        _check_choice(self, "stack_trace", self.stack_trace, ("", *STACK_TRACES))
-        for name, allowed in (
-            ("tool_record", RECORDS),
-            ("peer_record", RECORDS),
-        ):
-            for each in getattr(self, name):
-                _check_choice(self, name, each, allowed)
         for status in self.statuses:
             if not _STATUS.fullmatch(status):
                 raise RuleError(
@@ -220,11 +223,8 @@ class HiddenRule(TextRule, frozen=True, kw_only=True):
     """Only match if the arguments contain the text, so that the result echoes them."""
 
     def __post_init__(self) -> None:
-        """Check `view`, `unless_kind` and the size limits."""
+        """Check the size limits."""
         super().__post_init__()
-        _check_choice(self, "view", self.view, ("text", "json"))
-        for kind in self.unless_kind:
-            _check_choice(self, "unless_kind", kind, tool_kinds.KINDS)
         for name, limit in (("lines", self.lines), ("chars", self.chars)):
             if not 0 <= limit < 1 << 32:
                 raise RuleError(
@@ -379,15 +379,6 @@ def status_in(statuses: Sequence[str]) -> pl.Expr:
     return pl.any_horizontal(
         pl.col("status").is_between(int(low), int(high or low)) for low, _, high in ranges
     )
-
-
-def _check_choice(rule: TextRule, field: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise `RuleError` if `value` is not an allowed value of a field."""
-    if value not in allowed:
-        raise RuleError(
-            f"rule {rule.id}: {field} {value!r} is not one of {', '.join(filter(None, allowed))}"
-            f"{near(value, allowed)}"
-        )
 
 
 def check_patterns(rule: TextRule) -> None:
