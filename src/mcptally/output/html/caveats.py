@@ -120,25 +120,22 @@ def _incomplete(answers: Answers) -> Iterator[Caveat]:
             "recording may seem to have no reply.",
         )
     if archive["imported"]:
-        come = "comes" if archive["imported"] == 1 else "come"
+        come = count(archive["imported"], "recording comes", "recordings come")
         yield Caveat(
             "Imported logs",
-            f"{count(archive['imported'], 'recording')} {come} from logs of other programs, which "
-            "often lack times, tool definitions and the handshake.",
+            f"{come} from logs of other programs, which often lack times, tool definitions and the "
+            "handshake.",
         )
     if archive["untimed"]:
-        have = "has" if archive["untimed"] == 1 else "have"
+        have = count(archive["untimed"], "call has", "calls have")
         yield Caveat(
             "Calls without a time",
-            f"{count(archive['untimed'], 'call')} {have} no time and cannot be counted in "
-            "latencies or changes over time.",
+            f"{have} no time and cannot be counted in latencies or changes over time.",
         )
     if archive["nameless"]:
-        name_no = "names" if archive["nameless"] == 1 else "name"
+        name_no = count(archive["nameless"], "call names", "calls name")
         yield Caveat(
-            "Calls without a tool",
-            f"{count(archive['nameless'], 'call')} {name_no} no tool and cannot be counted for "
-            "any tool.",
+            "Calls without a tool", f"{name_no} no tool and cannot be counted for any tool."
         )
 
 

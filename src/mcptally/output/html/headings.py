@@ -75,10 +75,9 @@ def summary(found: Answers, commands: Commands, *, whole: bool) -> str:
     if n["hidden_errors"]:
         sentences.append(f"{_hidden_errors(n['hidden_errors'])}.")
     if n["unlisted_calls"]:
-        verb = "was" if n["unlisted_calls"] == 1 else "were"
         sentences.append(
-            f"{count(n['unlisted_calls'], 'call')} {verb} of names that the server does not list: "
-            f"see the question unlisted_names."
+            f"{count(n['unlisted_calls'], 'call was', 'calls were')} of names that the server does "
+            "not list: see the question unlisted_names."
         )
     sentences.append(
         f"Recorded: {count(n['calls'], 'call')} to {count(n['tools'], 'tool')} on "
@@ -109,8 +108,8 @@ def _rates(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _hidden_errors(n: int) -> str:
-    verb = "reports a failure but is" if n == 1 else "report a failure but are"
-    return f"{count(n, 'result')} {verb} not marked as an error"
+    said = count(n, "result reports a failure but is", "results report a failure but are")
+    return f"{said} not marked as an error"
 
 
 MAX_ONSETS: Final = 5
@@ -166,25 +165,21 @@ def no_priorities(found: Answers, unread: Unread | None) -> str:
         )
     worst = known.sort("confidence_low").row(0, named=True)
     return (
-        f"No problem was found{part}. {count(known.height, 'tool')} "
-        f"{'has' if known.height == 1 else 'have'} enough data; the confidence is at least "
-        f"{percent(worst['confidence_low'] / 100)} (the lowest bound of a 95% interval)."
+        f"No problem was found{part}. {count(known.height, 'tool has', 'tools have')} enough data; "
+        f"the confidence is at least {percent(worst['confidence_low'] / 100)} (the lowest bound of "
+        "a 95% interval)."
     )
 
 
 def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
     """Map each section to its heading, which states the section's main result."""
-    never = found("tool_scores").filter(_NEVER_WORKED).height
-    enough = (
-        found("tool_scores").filter(~found("tool_scores")["success_rate_insufficient_data"]).height
-    )
+    tools, servers = found("tool_scores"), found("server_scores")
+    never = tools.filter(_NEVER_WORKED).height
+    enough = tools.filter(success_rate_insufficient_data=False).height
     violations = {
-        side: _total(
-            found("schema_violations").filter(found("schema_violations")["side"] == side), "calls"
-        )
+        side: _total(found("schema_violations").filter(side=side), "calls")
         for side in ("input", "output")
     }
-    never_servers = found("server_scores").filter(_NEVER_WORKED).height
     changes = parts["changes"]
     return {
         "compared": (
@@ -192,11 +187,11 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
             if changes and changes.total
             else "No significant change since the base store"
         ),
-        "tools": f"{_number(never)} of {count(found('tool_scores').height, 'tool')} never worked; "
+        "tools": f"{_number(never)} of {count(tools.height, 'tool')} never worked; "
         f"{_number(enough).lower()} {'has' if enough == 1 else 'have'} enough data for a reliable "
         "success rate",
-        "servers": f"{_number(never_servers)} of "
-        f"{count(found('server_scores').height, 'server')} never worked",
+        "servers": f"{_number(servers.filter(_NEVER_WORKED).height)} of "
+        f"{count(servers.height, 'server')} never worked",
         "errors": f"{count(_total(found('error_groups'), 'calls'), 'failed call')} with "
         f"{count(found('error_groups').height, 'different error text')}",
         "hidden": _hidden_errors(found.counts["hidden_errors"]),
