@@ -60,8 +60,8 @@ def _text(value):
 
 
 CHECKS = {
-    "document": content.document,
-    "program": content.program,
+    "document": lambda value: list(content.violations(value, "document")),
+    "program": lambda value: list(content.violations(value, "program")),
     "blocks": lambda value: list(content.block_violations(value)),
     "judged": lambda value: (
         list(envelopes.violations(value, is_error=None)) if isinstance(value, dict) else None

@@ -1,8 +1,8 @@
 """Checks content blocks of tool results against the Redmine document and MCP.
 
-`document` checks a result exactly like the code in the document, and `program` like the original
-program; docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks
-against the MCP specification; findings are made from its result.
+`violations` checks a result exactly like the code in the document or like the original program;
+docs/reference/seed-documents.md lists the differences. `block_violations` checks blocks against the
+MCP specification; findings are made from its result.
 """
 
 import binascii
@@ -29,28 +29,6 @@ MORE: Final = "expect(received).toBeGreaterThan(expected)"
 _TOO_DEEP: Final = f"the result is nested deeper than the limit of {MAX_DEPTH} levels"
 
 
-def document(result: Any) -> list[Violation]:
-    """Return all violations of the document's checks in a tool result.
-
-    The document's own code stops at the first violation.
-    """
-    return list(_violations(result, _document_block))
-
-
-def program(result: Any) -> list[Violation]:
-    """Return all violations of the original program's checks in a tool result.
-
-    The program itself stops at the first violation.
-    """
-    return list(_violations(result, _program_block))
-
-
-INTERPRETATIONS: Final[Mapping[str, Callable[[Any], list[Violation]]]] = {
-    "document": document,
-    "program": program,
-}
-
-
 @with_raised_recursion_limit
 def assert_tool_response(result: Any, rules: Interpretation = "program") -> None:
     """Raise an AssertionError if a tool result breaks the contract.
@@ -66,10 +44,10 @@ def assert_tool_response(result: Any, rules: Interpretation = "program") -> None
         AssertionError: the result breaks the contract.
         ValueError: `rules` is unknown, the text is not JSON, or the result is nested too deeply.
     """
-    if rules not in INTERPRETATIONS:
-        raise ValueError(f"rules must be one of {', '.join(INTERPRETATIONS)}, not {rules!r}")
-    if violations := INTERPRETATIONS[rules](_json_values(result)):
-        lines = [f"  {_where(each.path)}: {each.message}" for each in violations]
+    if rules not in _BLOCK_CHECKS:
+        raise ValueError(f"rules must be one of {', '.join(_BLOCK_CHECKS)}, not {rules!r}")
+    if found := list(violations(_json_values(result), rules)):
+        lines = [f"  {_where(each.path)}: {each.message}" for each in found]
         raise AssertionError("\n".join([f"not a tool response by the {rules}", *lines]))
 
 
@@ -97,9 +75,11 @@ def _where(path: str) -> str:
     return f"block {block[1]} at {path}" if block else path or "the result"
 
 
-def _violations(
-    result: Any, check_block: Callable[[Any, int], Iterator[Violation]]
-) -> Iterator[Violation]:
+def violations(result: Any, rules: Interpretation) -> Iterator[Violation]:
+    """Yield all violations of an interpretation's checks in a tool result.
+
+    Document and program themselves stop at the first violation.
+    """
     for name in ("content", "isError"):
         if not _has(result, name):
             yield Violation(pointer(name), f"{name} is missing", HAS)
@@ -115,7 +95,7 @@ def _violations(
         if not _has(item, "type"):
             yield Violation(pointer("content", number, "type"), "the block has no type", HAS)
         else:
-            yield from check_block(item, number)
+            yield from _BLOCK_CHECKS[rules](item, number)
 
 
 def _document_block(item: Any, number: int) -> Iterator[Violation]:
@@ -172,6 +152,12 @@ def _program_resource(item: Any, at: tuple[str | int, ...]) -> Iterator[Violatio
     name = "text" if "text" in resource else "blob"
     if not isinstance(resource.get(name), str):
         yield Violation(pointer(*at, "resource", name), f"{name} is not a string", IS)
+
+
+_BLOCK_CHECKS: Final[Mapping[str, Callable[[Any, int], Iterator[Violation]]]] = {
+    "document": _document_block,
+    "program": _program_block,
+}
 
 
 def _has(value: Any, name: str) -> bool:
