@@ -82,14 +82,8 @@ def decide(
     if expected:
         points = points + ROWS.weight("tool_keyword") if points else ROWS.value("alone")
     confidence = min(1.0, points / ROWS.value("total"))
-    if ROWS.holds("strong", low):
-        threshold = ROWS.threshold("strong")
-    elif high:
-        threshold = ROWS.threshold("high_confidence")
-    elif expected:
-        threshold = ROWS.threshold("tool_keyword")
-    else:
-        threshold = ROWS.threshold("threshold")
+    strong = ROWS.holds("strong", low)
+    threshold = ROWS.threshold_of(strong=strong, high=high, expected=expected)
     return BusinessDecision(
         is_business_error=confidence >= threshold,
         confidence=confidence,
@@ -153,17 +147,9 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
         [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     )
     types = [kind for block in blocks if isinstance(kind := block.get("type"), str)]
-    return ResponseMetadata(
-        content_types=tuple(types),
-        text_block_count=types.count("text"),
-        image_count=types.count("image"),
-        resource_count=types.count("resource") + types.count("resource_link"),
-        has_structured_content=javascript.member(response, "structuredContent") is not MISSING,
-        has_meta=javascript.member(response, "_meta") is not MISSING,
-        output_schema_validation=output_schema(
-            context.tool.get("outputSchema"), response, [b for b in blocks if "type" in b]
-        ),
-    )
+    typed = [block for block in blocks if "type" in block]
+    validation = output_schema(context.tool.get("outputSchema"), response, typed)
+    return inspector.described(response, types, types, validation)
 
 
 def output_schema(
@@ -211,11 +197,7 @@ def validate(context: ValidationContext) -> ValidationResult:
     if javascript.truthy(javascript.member(context.response, "isError")):
         text = javascript.member(javascript.first(content), "text")
         return _error_result(business(context), text if isinstance(text, str) else "", found)
-    if not javascript.truthy(content):
-        return inspector.broken(wording.NO_CONTENT, found)
-    if not isinstance(content, list) or not content:
-        return inspector.broken(wording.EMPTY_CONTENT, found)
-    return inspector.responded(found)
+    return inspector.without_error(content, found)
 
 
 def _error_result(

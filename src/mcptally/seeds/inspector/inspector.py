@@ -4,7 +4,7 @@
 function of the program, which the functions under the heading reproduce.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mcptally.seeds import javascript
@@ -77,14 +77,11 @@ def decide(text: str, tool: str) -> BusinessDecision:
         + ROWS.weight("test_word") * tested
         + ROWS.weight("tool_keyword") * expected
     ) / ROWS.value("total")
-    if pattern and ROWS.holds("strong", text):
-        threshold = ROWS.threshold("strong")
-    elif pattern and ROWS.holds("high_confidence", text):
-        threshold = ROWS.threshold("high_confidence")
-    elif expected:
-        threshold = ROWS.threshold("tool_keyword")
-    else:
-        threshold = ROWS.threshold("threshold")
+    threshold = ROWS.threshold_of(
+        strong=pattern and ROWS.holds("strong", text),
+        high=pattern and ROWS.holds("high_confidence", text),
+        expected=expected,
+    )
     return BusinessDecision(
         is_business_error=confidence >= threshold,
         confidence=confidence,
@@ -117,14 +114,25 @@ def metadata(context: ValidationContext) -> ResponseMetadata:
         )
     blocks = accepted_blocks(javascript.member(response, "content"))
     types = [block["type"] for block in blocks]
+    validation = _output_schema(context.tool, response, blocks)
+    return described(response, types, dict.fromkeys(types), validation)
+
+
+def described(
+    response: Any,
+    types: Sequence[str],
+    content_types: Iterable[str],
+    validation: OutputSchemaValidation | None,
+) -> ResponseMetadata:
+    """Return the description of a response with blocks of these `types`."""
     return ResponseMetadata(
-        content_types=tuple(dict.fromkeys(types)),
+        content_types=tuple(content_types),
         text_block_count=types.count("text"),
         image_count=types.count("image"),
         resource_count=types.count("resource") + types.count("resource_link"),
         has_structured_content=javascript.member(response, "structuredContent") is not MISSING,
         has_meta=javascript.member(response, "_meta") is not MISSING,
-        output_schema_validation=_output_schema(context.tool, response, blocks),
+        output_schema_validation=validation,
     )
 
 
@@ -205,6 +213,11 @@ def validate(context: ValidationContext) -> ValidationResult:
             )
     except Throws as error:
         return ValidationResult(None, None, None, None, throws=str(error))
+    return without_error(content, found)
+
+
+def without_error(content: Any, found: ResponseMetadata) -> ValidationResult:
+    """Return the assessment of a response that reports no error, by its content."""
     if not javascript.truthy(content):
         return broken(wording.NO_CONTENT, found)
     if not isinstance(content, list) or not content:

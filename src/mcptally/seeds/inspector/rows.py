@@ -70,6 +70,17 @@ class RuleRows(msgspec.Struct, frozen=True):
         """Return the lowest threshold among the rows of a part of the score."""
         return min(row.threshold for row in self.part(part) if row.threshold is not None)
 
+    def threshold_of(self, *, strong: bool, high: bool, expected: bool) -> float:
+        """Return the threshold for an error text with a strong or high-confidence phrase.
+
+        `expected` means that the tool's name suggests that the tool checks its input.
+        """
+        if strong:
+            return self.threshold("strong")
+        if high:
+            return self.threshold("high_confidence")
+        return self.threshold("tool_keyword" if expected else "threshold")
+
     def value(self, part: str) -> float:
         """Return the value of the only row of a part of the score."""
         (row,) = self.part(part)
