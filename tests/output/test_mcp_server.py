@@ -230,7 +230,7 @@ def test_a_slow_query_keeps_nobody_waiting_until_it_is_stopped(folder: Path):
         assert not slow.done()
         return listed, answer, await slow, await client.call_tool("sql", {"query": "SELECT 1"})
 
-    listed, answer, slow, right = held(server(folder / "store", seconds=5), conversation)
+    listed, answer, slow, right = held(server(folder / "store", seconds=3), conversation)
     assert listed.tools
     assert rows(answer) == [{"tool": "read"}]
     assert slow.is_error
@@ -243,7 +243,7 @@ def test_a_query_that_its_client_cancels_is_stopped(folder: Path):
         await client.call_tool("sql", {"query": "SELECT 1"})
         for _ in range(PROCESSES):
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(0.3):
                     await client.call_tool("sql", {"query": ENDLESS})
         # Every process would still be busy.
         async with asyncio.timeout(60):
