@@ -80,9 +80,8 @@ def build(
     work = create_work_folder(folder)
     given = {Tools: list(tools), Recordings: list(recordings), Findings: list(findings)}
     for table, data in {Calls: rows, **given}.items():
-        schema = {
-            name: kind for name, kind in table.schema().items() if any(name in r for r in data)
-        }
+        given_columns = set().union(*data)
+        schema = {name: kind for name, kind in table.schema().items() if name in given_columns}
         frame = pl.DataFrame(data, schema=schema) if data else pl.DataFrame()
         if table is Calls:
             frame = Calls.frame(frame)
