@@ -29,6 +29,7 @@ from tests.importers.imported_logs import (
     all_records_accounted_for,
     events,
 )
+from tests.strategies import JSON_VALUES
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 HAR = json.loads(gzip.decompress((SAMPLES / "mitmproxy.har.gz").read_bytes()))["log"]
@@ -475,16 +476,11 @@ def test_the_intact_part_of_a_truncated_gzip_file_is_imported(tmp_path):
 
 # --- the parts --------------------------------------------------------------------------------
 
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=12),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner),
-    max_leaves=12,
-)
-_OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), _JSON, max_size=4), max_size=6)
+_OBJECTS = st.lists(st.dictionaries(st.text(max_size=8), JSON_VALUES, max_size=4), max_size=6)
 
 
 @pytest.mark.slow
-@given(_OBJECTS, _JSON, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
+@given(_OBJECTS, JSON_VALUES, st.integers(1, 40), st.sampled_from([None, 1]), st.booleans())
 def test_elements_of_the_array_do_not_depend_on_chunks(objects, other, size, indent, ascii_):
     document = {"a": {"entries": [{"no": 1}]}, "log": {"x": other, "entries": objects}, "z": other}
     if isinstance(other, dict) and "entries" in str(other):
@@ -529,7 +525,7 @@ def test_a_time_without_a_zone_has_the_zone_that_is_given():
     assert parse_timestamp("2026-03-01 09:44:53", parse_timezone("+02:00")) == 1772351093000000000
 
 
-@given(st.one_of(_JSON, st.floats(), st.text(max_size=40)))
+@given(st.one_of(JSON_VALUES, st.floats(), st.text(max_size=40)))
 def test_a_value_that_is_not_a_time_gives_none(value):
     found = parse_timestamp(value, parse_timezone("UTC"))
     assert found is None or 0 < found < 2**63

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.messages.decode import Events, decode
+from tests.strategies import JSON_VALUES
 from tests.transcripts import c2s, call, event, opened, s2c, text, write
 
 
@@ -212,28 +213,17 @@ def test_a_long_text_of_another_type_is_odd(tmp_path: Path):
     assert events.replies["text"][0] == "a"
 
 
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
 names = st.sampled_from(
     ["jsonrpc", "id", "method", "params", "result", "error", "content", "isError", "name", "_meta"]
 )
 messages = st.dictionaries(
-    names, json_values | st.dictionaries(names, json_values, max_size=4), max_size=5
+    names, JSON_VALUES | st.dictionaries(names, JSON_VALUES, max_size=4), max_size=5
 )
 
 
 @pytest.mark.slow
 @settings(max_examples=3 * settings.default.max_examples)
-@given(st.lists(messages | json_values, max_size=8))
+@given(st.lists(messages | JSON_VALUES, max_size=8))
 def test_any_json_as_a_message_becomes_rows_without_a_crash(tmp_path_factory, values):
     folder = tmp_path_factory.mktemp("any")
     events = decode(

@@ -1,7 +1,6 @@
 """Tests of parsing bodies: JSON and event streams, compressed or not, split at any byte."""
 
 import gzip
-import itertools
 import json
 import random
 import tracemalloc
@@ -10,11 +9,11 @@ import zlib
 import pytest
 import zstandard
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from mcptally.record.http.body import BodyParser, is_event_stream
 from mcptally.wire.byte_pool import BytePool
 from mcptally.wire.framing import HEAD_BYTES, TruncatedFrame
+from tests.strategies import PLACES, cut
 
 JSON = b'{"jsonrpc":"2.0","id":1,"result":{"text":"' + b"abc" * 200 + b'"}}'
 EVENTS = b"id: 1\ndata:\n\nevent: message\ndata: " + JSON + b"\n\n"
@@ -43,14 +42,9 @@ def observe(parts, **options):
     return items + body.end(truncated=truncated)
 
 
-def cut(data, places):
-    marks = sorted({0, len(data), *(p % (len(data) + 1) for p in places)})
-    return [data[a:b] for a, b in itertools.pairwise(marks)]
-
-
 @pytest.mark.parametrize("coding", CODINGS)
 @settings(max_examples=4 * settings.default.max_examples // 5)
-@given(places=st.lists(st.integers(0, 2000), max_size=8))
+@given(places=PLACES)
 def test_a_compressed_document_is_decoded_and_its_encoded_size_is_reported(coding, places):
     encoded = CODINGS[coding](JSON)
     (item,) = observe(cut(encoded, places), content_encoding=coding)
@@ -62,7 +56,7 @@ def test_a_compressed_document_is_decoded_and_its_encoded_size_is_reported(codin
 
 @pytest.mark.parametrize("coding", CODINGS)
 @settings(max_examples=4 * settings.default.max_examples // 5)
-@given(places=st.lists(st.integers(0, 2000), max_size=8))
+@given(places=PLACES)
 def test_a_compressed_event_stream_is_split_into_events(coding, places):
     encoded = CODINGS[coding](EVENTS)
     options = {"content_type": "text/event-stream; charset=utf-8", "content_encoding": coding}

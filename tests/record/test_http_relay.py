@@ -2,7 +2,6 @@
 
 import base64
 import gzip
-import itertools
 import json
 import socket
 import tempfile
@@ -12,7 +11,6 @@ import zlib
 import pytest
 import zstandard
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.record.http_rig import (
     CALL,
@@ -29,6 +27,7 @@ from tests.record.http_rig import (
     sse_head,
 )
 from tests.record.recorder_process import TIMEOUT_SECONDS, eventually, of
+from tests.strategies import PLACES, cut
 
 
 def test_a_call_and_its_response_are_forwarded_and_recorded(tmp_path):
@@ -318,7 +317,7 @@ def test_all_addresses_of_a_loopback_name_are_tried(tmp_path):
 
 
 @settings(max_examples=settings.default.max_examples // 2, deadline=None)
-@given(st.lists(st.integers(0, 2000), max_size=6), st.lists(st.integers(0, 2000), max_size=6))
+@given(PLACES, PLACES)
 def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
     response = (
         sse_head("Mcp-Session-Id: s")
@@ -328,13 +327,9 @@ def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
         + b"0\r\n\r\n"
     )
 
-    def pieces(data, places):
-        marks = sorted({0, len(data), *(place % (len(data) + 1) for place in places)})
-        return [data[a:b] for a, b in itertools.pairwise(marks)]
-
     def script(conn):
         conn.request()
-        for piece in pieces(response, answer):
+        for piece in cut(response, answer):
             conn.send(piece)
         conn.rest()
 
@@ -346,7 +341,7 @@ def test_the_recorded_events_do_not_depend_on_how_bytes_are_split(ask, answer):
     )
     with tempfile.TemporaryDirectory() as folder, proxied(folder, script) as (rig, client):
         client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for piece in pieces(request, ask):
+        for piece in cut(request, ask):
             client.send(piece)
         assert client.response()[2].endswith(RESULT + b"\r\n\r\ndata: {}\n\n")
         rig.stop()

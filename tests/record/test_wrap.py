@@ -24,6 +24,7 @@ from mcptally.record.config.wrap import (
     wrap,
 )
 from tests.commands import run
+from tests.strategies import JSON_VALUES
 
 CONFIGS = {
     path.stem: path.read_bytes().decode()
@@ -305,12 +306,7 @@ def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):
     assert trace.name.startswith("echo-")
 
 
-@given(st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
-), st.sampled_from([None, 2]))  # fmt: skip
+@given(JSON_VALUES, st.sampled_from([None, 2]))
 def test_parsed_values_have_their_positions_in_the_text(value, indent):
     text = json.dumps(value, indent=indent, ensure_ascii=False)
     for node in parse(text).walk():

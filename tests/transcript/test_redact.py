@@ -1,19 +1,17 @@
 """`redact` replaces the same secrets in existing recordings as the recorder does."""
 
 import base64
-import gzip
 import json
 import stat
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from mcptally.errors import UsageError
 from mcptally.redaction.policy import hashed
 from mcptally.transcript.redact import UNFINISHED, redact
 from tests.commands import run
-from tests.transcripts import opened, write
+from tests.transcripts import lines_of, opened, write
 
 KEY = "ghp_" + "a1B2" * 9
 
@@ -40,23 +38,10 @@ EVENTS = [
 ]  # fmt: skip
 
 
-def text(events):
-    return "".join(json.dumps(e) + "\n" for e in events).encode()
-
-
-PACK = {".jsonl": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
-UNPACK = {
-    ".jsonl": bytes,
-    ".gz": gzip.decompress,
-    ".zst": lambda data: zstandard.ZstdDecompressor().stream_reader(data).read(),
-}
-
-
-@pytest.mark.parametrize("suffix", PACK)
-def test_only_fields_with_traffic_are_redacted(tmp_path, suffix):
-    source = tmp_path / "in" / "deep" / ("a.jsonl" + suffix.removeprefix(".jsonl"))
-    source.parent.mkdir(parents=True)
-    source.write_bytes(PACK[suffix](text(EVENTS)))
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
+def test_only_fields_with_traffic_are_redacted(tmp_path, name):
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    source = write(tmp_path / "in" / "deep" / name, EVENTS)
     before = source.read_bytes()
 
     done = redact([tmp_path / "in"], tmp_path / "out")
@@ -64,7 +49,7 @@ def test_only_fields_with_traffic_are_redacted(tmp_path, suffix):
     assert source.read_bytes() == before
     copy = tmp_path / "out" / "deep" / source.name
     assert stat.S_IMODE(copy.stat().st_mode) == 0o600
-    after = [json.loads(line) for line in UNPACK[suffix](copy.read_bytes()).splitlines()]
+    after = [json.loads(line) for line in lines_of(copy)]
     key = "[redacted:github-token]"
     changes = {
         0: {"command": ["x", "--token", "[redacted:token]"], "redaction": "default"},
@@ -327,7 +312,8 @@ def test_a_field_that_cannot_be_searched_leaves_other_fields_unchanged(tmp_path)
 
 def test_unreadable_files_have_a_message_with_their_place(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b"PK\x03\x04")
-    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(text(EVENTS))[:-9])
+    cut = write(tmp_path / "b.jsonl.gz", EVENTS)
+    cut.write_bytes(cut.read_bytes()[:-9])
     done = redact([tmp_path / "a.jsonl", tmp_path / "b.jsonl.gz"], tmp_path / "out")
     first, second = done.dropped
     assert first.startswith(f"{tmp_path / 'a.jsonl'}: is a zip file")
@@ -336,7 +322,7 @@ def test_unreadable_files_have_a_message_with_their_place(tmp_path):
 
 
 def test_the_open_event_lists_all_policies_applied(tmp_path):
-    (tmp_path / "a.jsonl").write_bytes(text(EVENTS[:1]))
+    write(tmp_path / "a.jsonl", EVENTS[:1])
     redact([tmp_path / "a.jsonl"], tmp_path / "1")
     redact([tmp_path / "1"], tmp_path / "2", rules="none,+emails")
     first = json.loads((tmp_path / "2" / "a.jsonl").read_bytes())
@@ -346,7 +332,7 @@ def test_the_open_event_lists_all_policies_applied(tmp_path):
 def test_nothing_is_overwritten(tmp_path):
     for folder in ("1", "2"):
         (tmp_path / folder).mkdir()
-        (tmp_path / folder / "a.jsonl").write_bytes(text(EVENTS))
+        write(tmp_path / folder / "a.jsonl", EVENTS)
     with pytest.raises(UsageError, match="would both become"):
         redact([tmp_path / "1" / "a.jsonl", tmp_path / "2" / "a.jsonl"], tmp_path / "out")
     redact([tmp_path / "1", tmp_path / "2"], tmp_path / "out")
@@ -356,7 +342,7 @@ def test_nothing_is_overwritten(tmp_path):
 
 def test_the_command_redacts_and_prints_counts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").write_bytes(text(EVENTS))
+    write(tmp_path / "a.jsonl", EVENTS)
     done = run("redact", "a.jsonl", "-o", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"1 file, {len(EVENTS)} events, 9 strings replaced\n"
@@ -367,7 +353,7 @@ def test_the_command_redacts_and_prints_counts(tmp_path, monkeypatch):
 
 def test_the_command_names_withheld_lines_and_exits_1(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").write_bytes(text(EVENTS) + NOT_UTF8["text"] + b"\n")
+    write(tmp_path / "a.jsonl", [*EVENTS, NOT_UTF8["text"] + b"\n"])
     done = run("redact", "a.jsonl", "-o", "out")
     assert done.returncode == 1
     assert done.stderr == "mcptally: text withheld: a.jsonl:10: the line is not UTF-8\n"

@@ -1,7 +1,6 @@
 """Frames do not depend on chunks, and frames over the cap keep head, tail and hash."""
 
 import hashlib
-import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from mcptally.wire.framing import (
     TruncatedFrame,
     cap_frame,
 )
+from tests.strategies import PLACES, cut
 
 _BYTES = st.lists(
     st.one_of(
@@ -25,19 +25,13 @@ _BYTES = st.lists(
 ).map(b"".join)
 
 
-def cut(data, places):
-    places = sorted({min(p, len(data)) for p in places})
-    edges = [0, *places, len(data)]
-    return [data[a:b] for a, b in itertools.pairwise(edges)]
-
-
 def split(chunks, cap):
     splitter = FrameSplitter(cap=cap)
     pieces = [piece for chunk in chunks for piece in splitter.feed(chunk)]
     return pieces, splitter.end()
 
 
-@given(_BYTES, st.lists(st.integers(0, 400), max_size=12), st.integers(1, 60))
+@given(_BYTES, PLACES, st.integers(1, 60))
 def test_frames_do_not_depend_on_chunks(data, places, cap):
     whole = split([data], cap)
     assert split(cut(data, places), cap) == whole
@@ -91,7 +85,7 @@ def test_a_body_is_capped_like_a_frame_and_may_contain_line_breaks():
     assert (piece.size, piece.sha256) == (5, hashlib.sha256(b"{\n }\r").hexdigest())
 
 
-@given(_BYTES, st.lists(st.integers(0, 400), max_size=12))
+@given(_BYTES, PLACES)
 def test_stderr_lines_do_not_depend_on_chunks(data, places):
     lines = StderrLines()
     found = [line for chunk in cut(data, places) for line in lines.feed(chunk)] + lines.end()

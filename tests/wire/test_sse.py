@@ -1,7 +1,6 @@
 """The events of a stream do not depend on its chunks, and no bytes are lost."""
 
 import hashlib
-import itertools
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from mcptally.wire.byte_pool import PooledBytes
 from mcptally.wire.framing import TruncatedFrame
 from mcptally.wire.sse import MAX_FIELD, SseEvent, SseParser
+from tests.strategies import PLACES, cut
 
 MESSAGE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 
@@ -66,11 +66,6 @@ def test_a_stream_gives_these_events_whole_or_byte_by_byte(stream, expected):
     assert parse(stream[i : i + 1] for i in range(len(stream))) == expected
 
 
-def cut(data, places):
-    marks = sorted({0, len(data), *(p % (len(data) + 1) for p in places)})
-    return [data[a:b] for a, b in itertools.pairwise(marks)]
-
-
 LINES = st.lists(
     st.one_of(
         st.sampled_from(
@@ -82,7 +77,7 @@ LINES = st.lists(
 )
 
 
-@given(LINES, st.sampled_from([b"\n", b"\r", b"\r\n"]), st.lists(st.integers(0, 500)))
+@given(LINES, st.sampled_from([b"\n", b"\r", b"\r\n"]), PLACES)
 def test_events_do_not_depend_on_chunks(lines, end, places):
     stream = end.join(lines)
     assert parse(cut(stream, places)) == parse([stream])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mcptally.wire.nesting import MAX_DEPTH
 from mcptally.wire.strict_json import strict_json_error
+from tests.strategies import JSON_VALUES
 
 STRICT = {
     "an object": b'{"a":1}',
@@ -69,20 +70,7 @@ def test_json_that_a_parser_refuses_has_a_reason(why, frame):
     assert strict_json_error(frame) == why.partition(",")[0]
 
 
-_JSON = st.recursive(
-    st.one_of(
-        st.none(),
-        st.booleans(),
-        st.integers(-(2**80), 2**80),
-        st.floats(allow_nan=False, allow_infinity=False),
-        st.text(),
-    ),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=20,
-)
-
-
-@given(_JSON, st.booleans())
+@given(JSON_VALUES, st.booleans())
 def test_any_json_without_surrogates_is_strict(value, escaped):
     text = json.dumps(value, ensure_ascii=escaped)
     assert strict_json_error(text.encode()) is None
