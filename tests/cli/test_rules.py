@@ -2,9 +2,6 @@
 
 import json
 
-from click.testing import CliRunner
-
-from mcptally.cli import cli
 from mcptally.rules.findings import finding_rules
 from mcptally.rules.reference_page import (
     FILES,
@@ -13,34 +10,34 @@ from mcptally.rules.reference_page import (
     render_reference_page,
     rule_files,
 )
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli, ["rules", *arguments], catch_exceptions=True)
-    error = f"{result.exception}" if result.exception else ""
-    return result.exit_code, result.output + error
+from tests.commands import run
 
 
 def test_every_rule_of_every_file_is_listed_once():
-    code, output = run()
-    ids = [line.split()[0] for line in output.splitlines()]
-    assert code == 0
+    ids = [line.split()[0] for line in run("rules").stdout.splitlines()]
     assert len(ids) == len(set(ids)) == sum(len(file.rows) for file in rule_files())
     assert set(finding_rules()) <= set(ids)
 
 
 def test_json_gives_the_rows_as_they_are_written():
-    code, output = run("--format", "json", "protocol.batch")
-    (row,) = json.loads(output)
-    assert code == 0
+    (row,) = json.loads(run("rules", "--format", "json", "protocol.batch").stdout)
     assert row["id"] == "protocol.batch"
     assert (row["since"], row["apart_from"]) == ("2024-11-05", ["2025-03-26"])
     assert row["fires"]
     assert row["silent"]
 
 
+def test_one_rule_is_shown_in_full_and_a_group_in_lines():
+    shown = run("rules", "protocol.null_id").stdout
+    for words in ("title", "severity", "error", "source", "fires", "silent", '"id":null'):
+        assert words in shown
+    lines = run("rules", "protocol").stdout.splitlines()
+    assert len(lines) > 40
+    assert all(line.startswith("protocol.") for line in lines)
+
+
 def test_markdown_without_an_id_is_the_reference_page():
-    assert run("--format", "markdown")[1] == render_reference_page()
+    assert run("rules", "--format", "markdown").stdout == render_reference_page()
 
 
 def test_every_rule_file_has_its_place_on_the_page_and_says_what_it_is():

@@ -35,8 +35,8 @@ STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @pytest.fixture(scope="module")
-def answers(store: mt.Store) -> terminal.Answers:
-    return terminal.ask(store)
+def answers(sample_store: mt.Store) -> terminal.Answers:
+    return terminal.ask(sample_store)
 
 
 @pytest.mark.parametrize("width", terminal.WIDTHS)
@@ -51,6 +51,10 @@ def test_a_terminal_shows_what_it_showed_when_somebody_looked(
 def test_no_line_is_wider_than_the_terminal(answers: terminal.Answers, width: int):
     lines = terminal.session(answers, width).splitlines()
     assert [line for line in lines if cell_len(line) > width and not line.startswith("$")] == []
+
+
+def test_a_huge_name_does_not_cost_minutes():
+    assert len(text_table.text_table(pa.table({"tool": ["t" * 1_000_000]}), width=80)) < 5000
 
 
 SCORES = {
@@ -213,13 +217,15 @@ def in_a_terminal(command: list[str], **environment: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everything(store: mt.Store):
-    command = [sys.executable, "-m", "mcptally", "query", str(store.path), "latency"]
+def test_a_terminal_gets_colour_a_width_and_fifty_rows_and_a_pipe_gets_everything(
+    sample_store: mt.Store,
+):
+    command = [sys.executable, "-m", "mcptally", "query", str(sample_store.path), "latency"]
     said = in_a_terminal(command)
     lines = STYLE.sub("", said).splitlines()
     assert "\x1b[1m" in said
     assert max(map(len, lines)) <= 80
-    total = len(store.ask("latency").fetchall())
+    total = len(sample_store.ask("latency").fetchall())
     assert f"only the first 50 of {total} rows shown; --limit 0 shows all" in lines
     assert "\x1b[3" not in in_a_terminal(command, NO_COLOR="1")
     piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -285,8 +291,10 @@ def test_a_narrow_table_keeps_its_first_number():
 
 
 @pytest.mark.parametrize("question", ["error_groups", "hidden_errors", "schema_violations"])
-def test_80_columns_show_the_start_of_a_message_and_the_whole_id(store: mt.Store, question: str):
-    table = store.ask(question).to_arrow_table()
+def test_80_columns_show_the_start_of_a_message_and_the_whole_id(
+    sample_store: mt.Store, question: str
+):
+    table = sample_store.ask(question).to_arrow_table()
     columns = displayed_columns(question)
     message = next(name for name in columns if name in {"template", "example", "error"})
     lines = text_table.text_table(table, columns, width=80).splitlines()[-table.num_rows - 1 : -1]
@@ -312,16 +320,16 @@ def test_what_a_person_looks_for_first_goes_last():
 ACTS = "\x1b[2J\x9b31m\x07\u202eevil\u2066\u200b\U000e0041"
 
 
-def test_an_answer_without_rows_says_so(store: mt.Store):
+def test_an_answer_without_rows_says_so(sample_store: mt.Store):
     for question, meaning in (
         (["SELECT tool FROM calls WHERE false"], "no rows"),
         (["latency", "--min-calls", "9999999"], "no rows with these filters"),
         (["drift"], "No tool changed its definition."),
     ):
-        done = run("query", store.path, *question)
+        done = run("query", sample_store.path, *question)
         assert done.returncode == 0
         assert done.stderr.splitlines()[-1] == meaning
-    done = run("query", store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
+    done = run("query", sample_store.path, "SELECT tool FROM calls WHERE false", "--format", "json")
     assert (done.returncode, json.loads(done.stdout), done.stderr) == (0, [], "")
 
 
@@ -331,11 +339,11 @@ ENDLESS = (
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(store: mt.Store):
-    file = store.path / duckdb_file.FILE
+def test_ctrl_c_stops_a_query_at_once_and_says_so_with_its_code(sample_store: mt.Store):
+    file = sample_store.path / duckdb_file.FILE
     file.unlink(missing_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "mcptally", "query", str(store.path), ENDLESS],
+        [sys.executable, "-m", "mcptally", "query", str(sample_store.path), ENDLESS],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -378,8 +386,8 @@ def test_ctrl_c_in_a_function_that_a_query_calls_is_recognised():
 
 
 @pytest.mark.slow
-def test_an_answer_that_takes_too_long_is_stopped(store: mt.Store):
-    done = run("query", store.path, ENDLESS, "--seconds", "0.5")
+def test_an_answer_that_takes_too_long_is_stopped(sample_store: mt.Store):
+    done = run("query", sample_store.path, ENDLESS, "--seconds", "0.5")
     assert done.returncode == 2
     assert "more than 0.5 s and was stopped" in done.stderr
 
@@ -406,8 +414,8 @@ def test_a_full_disk_behind_stdout_is_named(words: list[str], unbuffered: str):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("closed", "code"), [(">&-", 3), ("2>&-", 3), ("<&- >&- 2>&-", 0)])
-def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str, code: int):
-    path = "nowhere" if code else str(store.path)
+def test_a_command_runs_with_closed_streams(sample_store: mt.Store, closed: str, code: int):
+    path = "nowhere" if code else str(sample_store.path)
     words = [sys.executable, "-m", "mcptally", "query", path, "SELECT 1"]
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *words]
     done = subprocess.run(shell, capture_output=True, text=True, check=False)
@@ -415,8 +423,8 @@ def test_a_command_runs_with_closed_streams(store: mt.Store, closed: str, code: 
     assert bool(done.stderr.strip()) == (closed == ">&-")
 
 
-def test_a_query_with_an_invalid_byte_says_where_it_is(store: mt.Store):
-    done = run("query", store.path, "SELECT '\udcff'")
+def test_a_query_with_an_invalid_byte_says_where_it_is(sample_store: mt.Store):
+    done = run("query", sample_store.path, "SELECT '\udcff'")
     assert (done.returncode, done.stderr) == (
         2,
         "mcptally: the query is not valid UTF-8 at character 9; remove that character\n",
@@ -424,8 +432,8 @@ def test_a_query_with_an_invalid_byte_says_where_it_is(store: mt.Store):
 
 
 @pytest.mark.slow
-def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(store: mt.Store):
-    done = run("query", store.path, "SELECT 1 FROM calls", "--memory", "1K")
+def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(sample_store: mt.Store):
+    done = run("query", sample_store.path, "SELECT 1 FROM calls", "--memory", "1K")
     assert done.returncode == 2
     assert "took more than 1KiB of memory" in done.stderr
     assert "the memory limit is too small to open the store" in done.stderr
@@ -433,8 +441,8 @@ def test_a_memory_limit_that_is_too_small_is_not_reported_as_damage(store: mt.St
 
 
 @pytest.mark.slow
-def test_a_time_limit_beyond_that_of_locks_is_accepted(store: mt.Store):
-    done = run("query", store.path, "SELECT 1 AS n", "--seconds", "1e300", "--format", "csv")
+def test_a_time_limit_beyond_that_of_locks_is_accepted(sample_store: mt.Store):
+    done = run("query", sample_store.path, "SELECT 1 AS n", "--seconds", "1e300", "--format", "csv")
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ['"n"', "1"], "")
 
 
@@ -484,8 +492,10 @@ VALUES = {
 
 @pytest.mark.parametrize(("value", "text"), VALUES.items(), ids=VALUES)
 @pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
-def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, form, capsysbinary):
-    render.write(store.sql(f"SELECT {value} AS x"), form)
+def test_every_type_has_a_text_in_every_format(
+    sample_store: mt.Store, value, text, form, capsysbinary
+):
+    render.write(sample_store.sql(f"SELECT {value} AS x"), form)
     out = capsysbinary.readouterr().out
     if form == "parquet":
         found = pa.parquet.read_table(pa.BufferReader(out)).column(0)[0].as_py()
@@ -499,6 +509,6 @@ def test_every_type_has_a_text_in_every_format(store: mt.Store, value, text, for
         assert out.decode().splitlines()[1] == text
 
 
-def test_what_parquet_cannot_hold_is_said(store: mt.Store):
+def test_what_parquet_cannot_hold_is_said(sample_store: mt.Store):
     with pytest.raises(QueryError, match="cast it to text"):
-        render.write(store.sql("SELECT [INTERVAL 1 DAY] AS x"), "parquet")
+        render.write(sample_store.sql("SELECT [INTERVAL 1 DAY] AS x"), "parquet")

@@ -199,6 +199,10 @@ def test_a_flawless_tool_passes_sooner_if_other_tools_show_that_calls_of_a_sessi
     assert found == {"alone": "undecided", "unrelated": "passed", "whole": "undecided"}
 
 
+def test_a_latency_without_an_interval_is_undecided(results):
+    assert results(ONE_CALL)["latency_p95_ms > 2000"].state == "undecided"
+
+
 def test_a_tool_without_a_value_has_no_result(results):
     assert "invalid_output_rate > 5%" not in results(ONE_CALL)
     assert "invalid_output_rate > 5%" in results(FEW_CHECKED)

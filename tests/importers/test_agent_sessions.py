@@ -10,17 +10,11 @@ import polars as pl
 import pytest
 
 from mcptally.importers import import_logs
-from tests.importers.imported_logs import SAMPLES, all_records_accounted_for, calls_of, events
+from tests.importers.imported_logs import SAMPLES, Logs, all_records_accounted_for, events
 
 pytestmark = pytest.mark.slow
 
-FILES = {
-    "claude-code": "claude-code.jsonl.gz",
-    "codex": "codex.jsonl.gz",
-    "codex exec": "codex-exec.jsonl.gz",
-    "gemini-cli": "gemini-cli.jsonl.gz",
-    "opencode": "opencode.json.gz",
-}
+LOGS = Logs()
 ORDERS = [
     ("price", '{"item":"tea","count":3}', "ok"),
     ("order", '{"item":"tea","count":30}', "tool_error"),
@@ -35,39 +29,26 @@ SHAKY = [
     ("crash", '{"how":3}', "protocol_error"),
     ("slow", '{"seconds":0}', "protocol_error"),
 ]
-MCP = {
+SESSIONS = {
     # Claude Code starts the server again, so the last call works.
-    "claude-code": [*ORDERS, *SHAKY[:2], ("slow", '{"seconds":0}', "ok")],
-    "codex": [*ORDERS, *SHAKY],
-    "codex exec": [*ORDERS, *SHAKY],
+    "claude-code.jsonl.gz": [*ORDERS, *SHAKY[:2], ("slow", '{"seconds":0}', "ok")],
+    "codex.jsonl.gz": [*ORDERS, *SHAKY],
+    "codex-exec.jsonl.gz": [*ORDERS, *SHAKY],
     # Gemini CLI refuses the call without `count` itself.
-    "gemini-cli": [row for row in ORDERS if row[1] != '{"item":"tea"}'] + SHAKY,
+    "gemini-cli.jsonl.gz": [row for row in ORDERS if row[1] != '{"item":"tea"}'] + SHAKY,
     # opencode does not offer the tools of a server that has ended.
-    "opencode": [*ORDERS, *SHAKY[:2]],
+    "opencode.json.gz": [*ORDERS, *SHAKY[:2]],
 }
+NUMBERS = {sample: LOGS.add(sample, SAMPLES / sample) for sample in SESSIONS}
 
 
-@pytest.fixture(scope="module")
-def imported(tmp_path_factory):
-    """The calls of each session, and the results of the imports."""
-    folder = tmp_path_factory.mktemp("sessions")
-    done = {
-        agent: import_logs(SAMPLES / file, folder / "in" / agent) for agent, file in FILES.items()
-    }
-    calls = calls_of(folder / "in", folder / "store")
-    return done, {
-        agent: calls.filter(pl.col("file").str.contains(f"in/{agent}/", literal=True))
-        for agent in FILES
-    }
-
-
-@pytest.mark.parametrize("agent", FILES)
-def test_a_session_gives_the_calls_of_mcp_tools_as_they_were_recorded(imported, agent):
-    done, calls = imported
-    assert all_records_accounted_for(done[agent])
-    assert not done[agent].unused_lines
-    found = calls[agent].filter(pl.col("server").is_in(["orders", "shaky"]))
-    assert sorted(found.select("tool", "arguments", "outcome").rows()) == sorted(MCP[agent])
+@pytest.mark.parametrize("sample", SESSIONS)
+def test_a_session_gives_the_calls_of_mcp_tools_as_they_were_recorded(logs, sample):
+    log = logs[NUMBERS[sample]]
+    assert all_records_accounted_for(log.done)
+    assert not log.done.unused_lines
+    found = log.calls.filter(pl.col("server").is_in(["orders", "shaky"]))
+    assert sorted(found.select("tool", "arguments", "outcome").rows()) == sorted(SESSIONS[sample])
     error = found.filter(pl.col("arguments") == '{"item":"tea","count":30}').row(0, named=True)
     assert error["error_text"] == "Error executing tool order: Quantity must be at most 10"
     hidden = found.filter(pl.col("arguments") == '{"item":"hidden"}').row(0, named=True)
