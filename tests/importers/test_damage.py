@@ -203,32 +203,19 @@ STREAM = {
     "headers": [{"name": "content-type", "value": "text/event-stream"}],
     "content": {"text": "event: endpoint\ndata: http://[x/y\n\n"},
 }
+CALL_ENDED = json.loads(CODEX)
+TYPED_BLOCK = CODEX.replace('{"content": []}', r'"[{\"type\":{}}]"')
 ODD = {
-    "a kind that is an object": ("codex", json.loads(CODEX) | {"payload": {"type": {}}}),
-    "blocks of a kind that is an object": (
-        "codex",
-        json.loads(CODEX.replace('{"content": []}', r'"[{\"type\":{}}]"')),
-    ),
-    "a kind that is a list": (
-        "codex",
-        json.loads(CODEX) | {"payload": {"type": [], "call_id": "1"}},
-    ),
+    "a kind that is an object": ("codex", CALL_ENDED | {"payload": {"type": {}}}),
+    "a kind that is a list": ("codex", CALL_ENDED | {"payload": {"type": [], "call_id": "1"}}),
+    "blocks of a kind that is an object": ("codex", json.loads(TYPED_BLOCK)),
+    "a call of millennia": ("codex", json.loads(CODEX.replace('"secs": 1', f'"secs": {10**18}'))),
+    "a tool of millennia": ("claude-code", json.loads(CODE[1].replace("1ms", f"{10**20}ms"))),
     "an invalid URL": ("har", _entry("http://[::1/mcp")),
     "an invalid endpoint": ("har", _entry(response=STREAM)),
     "an endless duration": ("har", _entry(time=1e300)),
     "a duration of millennia": ("har", _entry(time=1e20)),
-    "an event at an impossible time": (
-        "har",
-        _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}]),
-    ),
-    "a call of millennia": (
-        "codex",
-        json.loads(CODEX.replace('"secs": 1,', '"secs": 1000000000000000000,')),
-    ),
-    "a tool of millennia": (
-        "claude-code",
-        json.loads(CODE[1].replace("1ms", "99999999999999999999ms")),
-    ),
+    "an impossible time": ("har", _entry(_eventSourceMessages=[{"time": 1e300, "data": "{}"}])),
     "an error that is a list": ("otlp", _span(**{"error.type": {"arrayValue": {"values": []}}})),
     "an error that is an object": ("otlp", _span(**{"error.type": {"kvlistValue": {}}})),
 }

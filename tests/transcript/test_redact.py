@@ -128,17 +128,13 @@ def test_a_line_that_is_not_utf8_is_withheld_and_the_others_are_redacted(tmp_pat
 
 
 DEEP = b"[" * 5000 + b'"zebra"' + b"]" * 5000
+UNQUOTED = line(1, "http", headers={"x-odd": "zebra"}).replace(b'"x-odd', b"x-odd")
+NESTED = b'{"v":1,"event":"stderr","x":' + DEEP + b"}"
 NO_OBJECT = {
     "a line of text": (b"DB_PASSWORD=hunter2", "not JSON"),
-    "an event with a quote missing": (
-        line(1, "http", headers={"x-odd": "zebra"}).replace(b'"x-odd', b"x-odd"),
-        "not JSON",
-    ),
+    "an event with a quote missing": (UNQUOTED, "not JSON"),
     "a lone surrogate": (rb'{"v":1,"event":"stderr","text":"\ud800zebra"}', "not JSON"),
-    "nesting without end": (
-        b'{"v":1,"event":"stderr","x":' + DEEP + b"}",
-        "JSON nested deeper than 512 levels",
-    ),
+    "nesting without end": (NESTED, "JSON nested deeper than 512 levels"),
     "an array": (b'["zebra"]', "JSON, but not an object"),
     "a torn line": (f'{{"v":1,"event":"message","msg":{{"a":"{KEY}'.encode(), "not JSON"),
 }
@@ -239,26 +235,18 @@ def test_a_member_with_a_secret_name_is_redacted(tmp_path):
     assert after["[redacted:github-token]"] == 1
 
 
+UNREADABLE = "[redacted:unreadable]"
+NO_B64 = {"b64": base64.b64encode(UNREADABLE.encode()).decode()}
+LONG_B64 = base64.encodebytes(KEY.encode() * 3).decode().replace("\n", "\\n")
+HIDDEN_ONCE = {"text": "[redacted:github-token]", "redacted": 1}
 WRONG_TYPE = {
-    "b64 that is not ASCII": ('"b64":"\u00e9"', {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"}),
-    "b64 in two lines": (
-        f'"b64":"{base64.encodebytes(KEY.encode() * 3).decode()}"'.replace("\n", "\\n"),
-        {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"},
-    ),
-    "b64 that is a list": ('"b64":["zebra"]', {"b64": "W3JlZGFjdGVkOnVucmVhZGFibGVd"}),
-    "headers in pairs": ('"headers":[["x-odd","zebra"]]', {"headers": "[redacted:unreadable]"}),
-    "a header that is a list": (
-        '"headers":{"x-odd":["zebra"]}',
-        {"headers": {"x-odd": "[redacted:header]"}},
-    ),
-    "a command with a number": (
-        '"command":["x",5,"--token","zebra"]',
-        {"command": "[redacted:unreadable]"},
-    ),
-    "a count beyond 64 bits": (
-        f'"text":"{KEY}","redacted":18446744073709551615',
-        {"text": "[redacted:github-token]", "redacted": 1},
-    ),
+    "b64 that is not ASCII": ('"b64":"\u00e9"', NO_B64),
+    "b64 in two lines": (f'"b64":"{LONG_B64}"', NO_B64),
+    "b64 that is a list": ('"b64":["zebra"]', NO_B64),
+    "headers in pairs": ('"headers":[["x-odd","zebra"]]', {"headers": UNREADABLE}),
+    "a header in a list": ('"headers":{"x":["zebra"]}', {"headers": {"x": "[redacted:header]"}}),
+    "a command with a number": ('"command":["x",5,"--token","zebra"]', {"command": UNREADABLE}),
+    "a count beyond 64 bits": (f'"text":"{KEY}","redacted":18446744073709551615', HIDDEN_ONCE),
     "nothing": ('"b64":null,"headers":null,"command":null', {"b64": None, "headers": None}),
 }
 
