@@ -1,7 +1,7 @@
 """Requests for input from the user or the client's model, and the time a call waits for them."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -28,70 +28,95 @@ def again(id_: Any, **answers: dict[str, Any]) -> dict[str, Any]:
 FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "City?"}}
 LINK = {"mode": "url", "elicitationId": "e7", "url": "https://example.org", "message": "Sign in"}
 SIGN_IN = {"code": -32042, "message": "Sign in", "data": {"elicitations": [LINK]}}
+ACCEPTED = {"city": {"action": "accept"}}
 RELATED = {"io.modelcontextprotocol/related-task": {"taskId": "t"}}
 
-# Each message comes 1 ms after the one before, or at the time in ms that precedes it.
-TALKS: dict[str, list[Any]] = {
-    "chain": [
-        call(1),
-        asks(1, city=FORM),
-        900,
-        again(2, city={"action": "decline"}),
-        text(2),
-    ],
-    "chain of three": [
-        call(1),
-        asks(1, city=FORM, roots={"method": "roots/list"}),
-        again(2, city={"action": "accept"}, roots={"roots": []}),
-        asks(2, city=FORM),
-        again(3, city={"action": "accept"}),
-        text(3),
-    ],
-    "chain that fails": [
-        call(1),
-        asks(1, city=FORM),
-        again(2, city={"action": "accept"}),
-        text(2, "no such city: Oslo", isError=True),
-    ],
-    "not continued": [call(1), asks(1, city=FORM)],
-    "sign-in": [call(1), {"jsonrpc": "2.0", "id": 1, "error": SIGN_IN}, 3000, call(2), text(2)],
-    "request of the server": [
-        call(1),
-        ("s2c", request(0, "elicitation/create", message="City?")),
-        50,
-        ("c2s", result(0, action="cancel")),
-        text(1),
-    ],
-    "two open calls": [
-        call(1),
-        call(2, "other"),
-        ("s2c", request(0, "sampling/createMessage")),
-        ("c2s", result(0, model="m")),
-        text(1),
-        text(2),
-    ],
-    "task": [
-        call(1),
-        result(1, resultType="task", taskId="t", status="working"),
-        request(2, "tasks/get", taskId="t"),
-        task_asks(2, city=FORM),
-        300,
-        request(3, "tasks/get", taskId="t"),
-        task_asks(3, city=FORM),
-        900,
-        request(4, "tasks/update", taskId="t", inputResponses={"city": {"action": "accept"}}),
-        result(4, resultType="complete"),
-        request(5, "tasks/get", taskId="t"),
-        result(5, resultType="complete", taskId="t", status="completed", result={"content": []}),
-    ],
-    "two open calls, of which one started the task": [
-        call(1),
-        result(1, task={"taskId": "t", "status": "working"}),
-        call(2, "other"),
-        ("s2c", request(0, "elicitation/create", mode="url", _meta=RELATED)),
-        ("c2s", result(0, action="accept")),
-        text(2),
-    ],
+
+class Talk(NamedTuple):
+    """A conversation, the legs of its operation, and its requests for input."""
+
+    messages: list[Any]
+    """Each comes 1 ms after the one before, or at the time in ms that precedes it."""
+    legs: list[tuple[Any, ...]]
+    """Outcome, latency and waiting time in ms of each call, and whether another continues it."""
+    requests: list[tuple[Any, ...]]
+    """Tool, method, mode, answer, and the time in ms until the answer."""
+
+
+ELICITATION = ("echo", "elicitation/create")
+ASKS_FIRST = ("input_required", None, None, True)
+TALKS = {
+    "chain": Talk(
+        [call(1), asks(1, city=FORM), 900, again(2, city={"action": "decline"}), text(2)],
+        [ASKS_FIRST, ("ok", 2.0, 898.0, False)],
+        [(*ELICITATION, "form", "decline", 898)],
+    ),
+    "chain of three": Talk(
+        [
+            *(call(1), asks(1, city=FORM, roots={"method": "roots/list"})),
+            *(again(2, city={"action": "accept"}, roots={"roots": []}), asks(2, city=FORM)),
+            *(again(3, city={"action": "accept"}), text(3)),
+        ],
+        [ASKS_FIRST, ASKS_FIRST, ("ok", 3.0, 2.0, False)],
+        [*[(*ELICITATION, "form", "accept", 1)] * 2, ("echo", "roots/list", None, None, 1)],
+    ),
+    "chain that fails": Talk(
+        [
+            *(call(1), asks(1, city=FORM), again(2, city={"action": "accept"})),
+            text(2, "no such city: Oslo", isError=True),
+        ],
+        [ASKS_FIRST, ("tool_error", 2.0, 1.0, False)],
+        [(*ELICITATION, "form", "accept", 1)],
+    ),
+    "not continued": Talk(
+        [call(1), asks(1, city=FORM)],
+        [("input_required", 1.0, None, False)],
+        [(*ELICITATION, "form", None, None)],
+    ),
+    "sign-in": Talk(
+        [call(1), {"jsonrpc": "2.0", "id": 1, "error": SIGN_IN}, 3000, call(2), text(2)],
+        [ASKS_FIRST, ("ok", 2.0, 2998.0, False)],
+        [(*ELICITATION, "url", None, 2998)],
+    ),
+    "request of the server": Talk(
+        [
+            *(call(1), ("s2c", request(0, "elicitation/create", message="City?"))),
+            *(50, ("c2s", result(0, action="cancel")), text(1)),
+        ],
+        [("ok", 2.0, 48.0, False)],
+        [(*ELICITATION, "form", "cancel", 48)],
+    ),
+    "two open calls": Talk(
+        [
+            *(call(1), call(2, "other"), ("s2c", request(0, "sampling/createMessage"))),
+            *(("c2s", result(0, model="m")), text(1), text(2)),
+        ],
+        [("ok", 4.0, None, False), ("ok", 4.0, None, False)],
+        [(None, "sampling/createMessage", None, None, 1)],
+    ),
+    "task": Talk(
+        [
+            *(call(1), result(1, resultType="task", taskId="t", status="working")),
+            *(request(2, "tasks/get", taskId="t"), task_asks(2, city=FORM)),
+            *(300, request(3, "tasks/get", taskId="t"), task_asks(3, city=FORM)),
+            *(900, request(4, "tasks/update", taskId="t", inputResponses=ACCEPTED)),
+            *(result(4, resultType="complete"), request(5, "tasks/get", taskId="t")),
+            result(
+                5, resultType="complete", taskId="t", status="completed", result={"content": []}
+            ),
+        ],
+        [("ok", 6.0, 896.0, False)],
+        [(*ELICITATION, "form", "accept", 896)],
+    ),
+    "two open calls, of which one started the task": Talk(
+        [
+            *(call(1), result(1, task={"taskId": "t", "status": "working"}), call(2, "other")),
+            ("s2c", request(0, "elicitation/create", mode="url", _meta=RELATED)),
+            *(("c2s", result(0, action="accept")), text(2)),
+        ],
+        [("task", None, 1.0, False), ("ok", 3.0, None, False)],
+        [(*ELICITATION, "url", "accept", 1)],
+    ),
 }
 
 
@@ -102,7 +127,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, talk in TALKS.items():
         begin, at, seq = opened(name), 0, 0
         events.append(begin)
-        for each in talk:
+        for each in talk.messages:
             if isinstance(each, int):
                 at = each - 1
                 continue
@@ -116,27 +141,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "store"
 
 
-OPERATIONS = {
-    "chain": [("input_required", None, None, True), ("ok", 2.0, 898.0, False)],
-    "chain of three": [
-        ("input_required", None, None, True),
-        ("input_required", None, None, True),
-        ("ok", 3.0, 2.0, False),
-    ],
-    "chain that fails": [("input_required", None, None, True), ("tool_error", 2.0, 1.0, False)],
-    "not continued": [("input_required", 1.0, None, False)],
-    "sign-in": [("input_required", None, None, True), ("ok", 2.0, 2998.0, False)],
-    "request of the server": [("ok", 2.0, 48.0, False)],
-    "two open calls": [("ok", 4.0, None, False), ("ok", 4.0, None, False)],
-    "task": [("ok", 6.0, 896.0, False)],
-    "two open calls, of which one started the task": [
-        ("task", None, 1.0, False),
-        ("ok", 3.0, None, False),
-    ],
-}
-
-
-@pytest.mark.parametrize("talk", OPERATIONS)
+@pytest.mark.parametrize("talk", TALKS)
 def test_the_last_leg_carries_the_outcome_and_the_servers_share_of_the_time(
     store: Path, talk: str
 ) -> None:
@@ -145,7 +150,7 @@ def test_the_last_leg_carries_the_outcome_and_the_servers_share_of_the_time(
         "SELECT outcome, round(latency_ms, 3), round(waiting_ms, 3), continued_by IS NOT NULL "
         f"FROM calls WHERE recording = '{talk}' AND tool IS NOT NULL ORDER BY seq",
     )
-    assert rows.rows() == OPERATIONS[talk]
+    assert rows.rows() == TALKS[talk].legs
 
 
 def test_rates_count_a_chain_once(store: Path) -> None:
@@ -161,25 +166,7 @@ def test_rates_count_a_chain_once(store: Path) -> None:
     assert found["not continued"] == [1, 0, 0, 1]
 
 
-REQUESTS = {
-    "chain": [("echo", "elicitation/create", "form", "decline", 898)],
-    "not continued": [("echo", "elicitation/create", "form", None, None)],
-    "task": [("echo", "elicitation/create", "form", "accept", 896)],
-    "chain of three": [
-        ("echo", "elicitation/create", "form", "accept", 1),
-        ("echo", "elicitation/create", "form", "accept", 1),
-        ("echo", "roots/list", None, None, 1),
-    ],
-    "sign-in": [("echo", "elicitation/create", "url", None, 2998)],
-    "request of the server": [("echo", "elicitation/create", "form", "cancel", 48)],
-    "two open calls": [(None, "sampling/createMessage", None, None, 1)],
-    "two open calls, of which one started the task": [
-        ("echo", "elicitation/create", "url", "accept", 1)
-    ],
-}
-
-
-@pytest.mark.parametrize("talk", REQUESTS)
+@pytest.mark.parametrize("talk", TALKS)
 def test_a_request_for_input_is_listed_with_its_answer(store: Path, talk: str) -> None:
     rows = sql_over_tables.ask(
         store,
@@ -187,7 +174,7 @@ def test_a_request_for_input_is_listed_with_its_answer(store: Path, talk: str) -
         "round(epoch_ms(answered_at) - epoch_ms(asked_at))::INTEGER FROM input_requests "
         f"WHERE recording = '{talk}' ORDER BY method, mode",
     )
-    assert rows.rows() == REQUESTS[talk]
+    assert rows.rows() == TALKS[talk].requests
 
 
 def test_elicitations_says_how_users_answer(store: Path) -> None:
