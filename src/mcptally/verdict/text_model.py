@@ -141,8 +141,13 @@ def opinions(texts: pl.Series, model: TextModel) -> Opinions:
     # Round: the order of terms, and so the last digits, may differ between runs.
     found = sums[list(map(str, CLASSES))].to_numpy().round(9)
     scores[rows] = found + np.array(model.intercept)
+    return softmax(scores)
+
+
+def softmax(scores: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return probabilities in proportion to the exponentials of each row's scores."""
     scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-    total: Opinions = scores / scores.sum(axis=1, keepdims=True)
+    total: npt.NDArray[np.float64] = scores / scores.sum(axis=1, keepdims=True)
     return total
 
 

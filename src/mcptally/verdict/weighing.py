@@ -188,10 +188,7 @@ def probabilities(
     features: Features, feature_names: Sequence[str], weights: Weights
 ) -> npt.NDArray[np.float64]:
     """Return the probability of each class, with one row per kind and one column per class."""
-    scores = features @ weights.of(feature_names) + np.array(weights.intercept)
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
-    total: npt.NDArray[np.float64] = scores / scores.sum(axis=1, keepdims=True)
-    return total
+    return text_model.softmax(features @ weights.of(feature_names) + np.array(weights.intercept))
 
 
 def pooled(
@@ -218,10 +215,9 @@ def pooled(
     agree = by_rules.argmax(axis=1) == opinions.argmax(axis=1)
     agree |= opinions.max(axis=1, initial=0) == opinions.min(axis=1, initial=1)
     scores /= np.where(agree, agreed, disagreed)[:, None]
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True, initial=-np.inf))
     share = probability[:, causes].sum(axis=1, keepdims=True)
     found = probability.copy()
-    found[:, causes] = scores / scores.sum(axis=1, keepdims=True) * share
+    found[:, causes] = text_model.softmax(scores) * share
     return found
 
 
