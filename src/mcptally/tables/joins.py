@@ -1,7 +1,9 @@
 """Joins and sorts frames without copying unchanged columns."""
 
+import numpy as np
 import polars as pl
 
+from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.queries import run_query
 
 
@@ -37,6 +39,13 @@ def left_join_columns(
             rows.lazy().join(other.lazy(), on=on, how="left", maintain_order="left").pipe(run_query)
         )
     return rows.hstack(found)
+
+
+def row_mask(found: pl.DataFrame | pl.LazyFrame, height: int) -> pl.Series:
+    """Return a mask of `height` rows that is true at the numbers in the column `row`."""
+    mask = np.zeros(height, dtype=np.bool_)
+    mask[found.lazy().select("row").pipe(run_query).to_series().to_numpy()] = True
+    return series_from_numpy(mask)
 
 
 def in_order(rows: pl.DataFrame, *by: str) -> pl.DataFrame:

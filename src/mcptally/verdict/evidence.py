@@ -12,13 +12,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import polars as pl
 
 from mcptally.messages.event_tables import Closes
-from mcptally.tables.arrow import series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
-from mcptally.tables.joins import left_join_columns
+from mcptally.tables.joins import left_join_columns, row_mask
 from mcptally.tables.outcomes import FAILED, MARKED_ERRORS, UNANSWERED
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import (
@@ -374,18 +372,9 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     upstream = failed.join(unreadable, on=by_tool, how="semi").filter(asks)
     unread = unreadable.join(upstream, on=by_tool, how="semi")
     return calls.with_columns(
-        _flags(calls.height, found).alias(name)
+        row_mask(found, calls.height).alias(name)
         for name, found in zip(FILE_FACTS, (denied, damaged, unread), strict=True)
     )
-
-
-def _flags(height: int, rows: pl.LazyFrame) -> pl.Series:
-    """Return a mask of `height` calls that is true for the calls in `rows`."""
-    result = np.zeros(height, dtype=np.bool_)
-    result[rows.select(_Files.row.name).pipe(run_query).get_column(_Files.row.name).to_numpy()] = (
-        True
-    )
-    return series_from_numpy(result, "")
 
 
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:

@@ -1,6 +1,6 @@
 """Collects the facts about failed calls that rules test."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -10,6 +10,7 @@ import polars as pl
 
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.joins import row_mask
 from mcptally.tables.outcomes import FAILED
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
@@ -186,23 +187,18 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
         .pipe(run_query)
     )
     columns = _call_pattern_columns(chosen)
-    matches = [
-        _column_matches(frame, field, pattern, chosen, matched).alias(name)
-        for (field, pattern), name in columns.items()
-    ]
-    quotes = _quoted_from(stripped, frame, chosen, matched).alias("quotes")
-    words_of = [_whose_words(stripped, frame, name, chosen, matched) for name in _WORDS]
+    tested = _Tested(frame, stripped, chosen, matched)
+    matches = [tested.column_matches(*test).alias(name) for test, name in columns.items()]
+    words_of = [tested.whose_words(name) for name in _WORDS]
     named = _named_arguments(frame)
-    names_argument = np.zeros(frame.height, dtype=np.bool_)
-    names_argument[named.get_column(_Facts.row.name).to_numpy()] = True
     masked = _masked(frame, named)
     distinct = masked.unique(maintain_order=True)
     numbered = distinct.to_frame().with_row_index("words")
     words = masked.to_frame().join(numbered, on="masked", how="left", maintain_order="left")
     frame = frame.hstack(
         [
-            *(*matches, *words_of, quotes, words.get_column("words")),
-            series_from_numpy(names_argument, "names_argument"),
+            *(*matches, *words_of, tested.quoted_from(), words.get_column("words")),
+            row_mask(named, frame.height).alias("names_argument"),
         ]
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
@@ -322,98 +318,89 @@ def _took_a_time_limit() -> pl.Expr:
     ).fill_null(value=False)
 
 
+def _call_patterns(rule: VerdictRule) -> list[tuple[str, str]]:
+    """Return the fields of a rule that hold a pattern for the call, with their patterns."""
+    fields = ("tool", "arguments", "arguments_unless")
+    return [(field, pattern) for field in fields if (pattern := getattr(rule, field))]
+
+
 def _call_pattern_columns(chosen: tuple[VerdictRule, ...]) -> dict[tuple[str, str], str]:
     """Map each pair of a field and a pattern in the rules to a column name, such as `matches_0`."""
-    tests = {("tool", rule.tool) for rule in chosen if rule.tool}
-    tests |= {("arguments", rule.arguments) for rule in chosen if rule.arguments}
-    tests |= {
-        ("arguments_unless", rule.arguments_unless) for rule in chosen if rule.arguments_unless
-    }
+    tests = {test for rule in chosen for test in _call_patterns(rule)}
     return {test: f"matches_{number}" for number, test in enumerate(sorted(tests))}
 
 
-def _column_matches(
-    frame: pl.DataFrame,
-    field: str,
-    pattern: str,
-    chosen: tuple[VerdictRule, ...],
-    matched: list[match.Rows | None],
-) -> pl.Series:
-    """Return, for each row, whether the column that `field` tests matches the pattern.
+class _Tested(msgspec.Struct, frozen=True):
+    """Failed calls, with facts that are collected only where a rule that needs them may match."""
 
-    A rule needs the column only for rows whose text matches its patterns; rows that no rule needs
-    are False. Unknown arguments count as a match of `arguments_unless`, because a rule with this
-    field must not match calls with unknown arguments.
-    """
-    rows = _rows_of_texts(
-        frame,
-        [
-            texts
-            for rule, texts in zip(chosen, matched, strict=True)
-            if pattern == getattr(rule, field)
-        ],
-    )
-    matches = np.zeros(frame.height, dtype=np.bool_)
-    if len(rows):
-        column = (Inputs.tool if field == "tool" else Inputs.arguments).col.gather(
-            pl.lit(indices(rows))
-        )
-        found = column.str.contains(match.alternation([pattern]))
-        query = frame.lazy().select(found.fill_null(value=field == "arguments_unless"))
-        matches[rows] = query.pipe(run_query).to_series().to_numpy()
-    return series_from_numpy(matches)
+    frame: pl.DataFrame
+    """One row per call."""
+    texts: pl.Series
+    """The distinct texts, without wrappers, to whose indexes the frame's `text` refers."""
+    chosen: tuple[VerdictRule, ...]
+    """The rules, in order of precedence."""
+    matched: list[match.Rows | None]
+    """For each rule, the indexes of the texts that its patterns match; None if it has none."""
 
+    def column_matches(self, field: str, pattern: str) -> pl.Series:
+        """Return, for each row, whether the column that `field` tests matches the pattern.
 
-def _quoted_from(
-    texts: pl.Series,
-    frame: pl.DataFrame,
-    chosen: tuple[VerdictRule, ...],
-    matched: list[match.Rows | None],
-) -> pl.Series:
-    """Return the origin of the object that each row's text names (`VerdictRule.quotes`).
+        Rows that no rule needs are False. Unknown arguments count as a match of
+        `arguments_unless`, because a rule with this field must not match calls with unknown
+        arguments.
+        """
+        rows = self._rows(lambda rule: pattern == getattr(rule, field))
+        matches = np.zeros(self.frame.height, dtype=np.bool_)
+        if len(rows):
+            column = Inputs.tool if field == "tool" else Inputs.arguments
+            values = column.col.gather(pl.lit(indices(rows)))
+            found = values.str.contains(match.alternation([pattern]))
+            query = self.frame.lazy().select(found.fill_null(value=field == "arguments_unless"))
+            matches[rows] = query.pipe(run_query).to_series().to_numpy()
+        return series_from_numpy(matches)
 
-    The origin is null in rows where no rule that uses it matches the text.
-    """
-    rows = _rows_of_texts(
-        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes]
-    )
-    sources = pl.Series([None], dtype=pl.String).new_from_index(0, frame.height)
-    if len(rows):
-        source = named_object.source(
-            texts, frame[[_Facts.text.name, _Facts.arguments.name]][indices(rows)]
-        )
-        sources = sources.scatter(indices(rows), source)
-    parts = _rows_of_texts(
-        frame,
-        [texts for rule, texts in zip(chosen, matched, strict=True) if rule.quotes == "component"],
-    )
-    if len(parts):
-        calls = frame[[_Facts.text.name, _Facts.arguments.name, _Facts.tool.name]][parts]
-        unmentioned = named_object.names_unmentioned_component(texts, calls)
-        own = (unmentioned & sources[parts].is_null()).to_numpy()
-        sources = sources.scatter(parts[own], "component")
-    return sources
+    def quoted_from(self) -> pl.Series:
+        """Return `quotes`: the origin of the object that each row's text names.
 
+        The origin is null in rows where no rule that uses it matches the text.
+        """
+        rows = self._rows(lambda rule: rule.quotes != "")
+        sources = pl.Series("quotes", [None], pl.String).new_from_index(0, self.frame.height)
+        if len(rows):
+            source = named_object.source(self.texts, self._calls(rows, _Facts.arguments))
+            sources = sources.scatter(indices(rows), source)
+        parts = self._rows(lambda rule: rule.quotes == "component")
+        if len(parts):
+            calls = self._calls(parts, _Facts.arguments, _Facts.tool)
+            unmentioned = named_object.names_unmentioned_component(self.texts, calls)
+            own = (unmentioned & sources[parts].is_null()).to_numpy()
+            sources = sources.scatter(parts[own], "component")
+        return sources
 
-def _whose_words(
-    texts: pl.Series,
-    frame: pl.DataFrame,
-    name: str,
-    chosen: tuple[VerdictRule, ...],
-    matched: list[match.Rows | None],
-) -> pl.Series:
-    """Return the values of the column `name` of `_WORDS`.
+    def whose_words(self, name: str) -> pl.Series:
+        """Return the values of the column `name` of `_WORDS`.
 
-    The column is False in rows where no rule that uses it matches the text.
-    """
-    rows = _rows_of_texts(
-        frame, [texts for rule, texts in zip(chosen, matched, strict=True) if getattr(rule, name)]
-    )
-    values = np.zeros(frame.height, dtype=np.bool_)
-    if len(rows):
-        columns = [_Facts.text.name, _Facts.arguments.name, _Facts.input_schema.name]
-        values[rows] = _WORDS[name](texts, frame[columns][indices(rows)]).to_numpy()
-    return series_from_numpy(values, name)
+        The column is False in rows where no rule that uses it matches the text.
+        """
+        rows = self._rows(lambda rule: getattr(rule, name))
+        values = np.zeros(self.frame.height, dtype=np.bool_)
+        if len(rows):
+            calls = self._calls(rows, _Facts.arguments, _Facts.input_schema)
+            values[rows] = _WORDS[name](self.texts, calls).to_numpy()
+        return series_from_numpy(values, name)
+
+    def _calls(self, rows: _Numbers, *columns: Column) -> pl.DataFrame:
+        names = [column.name for column in (_Facts.text, *columns)]
+        return self.frame[names][indices(rows)]
+
+    def _rows(self, needs: Callable[[VerdictRule], bool]) -> _Numbers:
+        """Return the indexes of rows whose text is matched by a rule that needs the fact."""
+        number = self.frame.get_column(_Facts.text.name).to_numpy()
+        wanted = np.zeros(number.max(initial=0) + 1, dtype=np.bool_)
+        for rule, texts in zip(self.chosen, self.matched, strict=True):
+            if needs(rule):
+                wanted[slice(None) if texts is None else texts] = True
+        return np.flatnonzero(wanted[number])
 
 
 def _named_arguments(frame: pl.DataFrame) -> pl.DataFrame:
@@ -481,15 +468,6 @@ def _masked(frame: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     )
 
 
-def _rows_of_texts(frame: pl.DataFrame, matched: list[match.Rows | None]) -> _Numbers:
-    """Return the indexes of rows whose text is in one of `matched`, where None means every text."""
-    number = frame.get_column(_Facts.text.name).to_numpy()
-    wanted = np.zeros(number.max(initial=0) + 1, dtype=np.bool_)
-    for texts in matched:
-        wanted[slice(None) if texts is None else texts] = True
-    return np.flatnonzero(wanted[number])
-
-
 def matching_kinds(
     facts: Facts, chosen: tuple[VerdictRule, ...]
 ) -> Iterator[tuple[int, match.Mask]]:
@@ -506,14 +484,9 @@ def matching_kinds(
         for number, conditions in tried.items()
     )
     for number, texts in enumerate(facts.matched):
-        if texts is None:
-            mask = np.ones(facts.kinds.height, dtype=np.bool_)
-        elif not len(texts):
+        if texts is not None and not len(texts):
             continue
-        else:
-            of_text = np.zeros(facts.text_count, dtype=np.bool_)
-            of_text[texts] = True
-            mask = of_text[text_of_kind]
+        mask = match.with_texts(texts, text_of_kind, facts.text_count)
         if number in tried:
             mask &= met[str(number)].to_numpy()
         yield number, mask
@@ -543,9 +516,6 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
     for name in (*flags, *file_facts, *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
-    if rule.tool:
-        yield pl.col(columns["tool", rule.tool])
-    if rule.arguments:
-        yield pl.col(columns["arguments", rule.arguments])
-    if rule.arguments_unless:
-        yield ~pl.col(columns["arguments_unless", rule.arguments_unless])
+    for test in _call_patterns(rule):
+        is_match = pl.col(columns[test])
+        yield ~is_match if test[0] == "arguments_unless" else is_match

@@ -341,11 +341,9 @@ class _ViewMatches:
         rows = self._matched[rule.id]
         if rows is not None and not len(rows):
             return None
-        of_text = np.zeros(self._sizes.height, dtype=np.bool_)
-        of_text[slice(None) if rows is None else rows] = True
+        mask = match.with_texts(rows, self._text_of_block, self._sizes.height)
         if (short := self._short_enough(rule)) is not None:
-            of_text &= short
-        mask: match.Mask = of_text[self._text_of_block]
+            mask &= short[self._text_of_block]
         return mask
 
     def _short_enough(self, rule: TextRule) -> match.Mask | None:

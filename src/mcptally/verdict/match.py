@@ -71,6 +71,20 @@ def match_rules(
     return matched
 
 
+def with_texts(matched: Rows | None, text_of: Rows, count: int) -> Mask:
+    """Return a mask of the rows whose text is matched.
+
+    Args:
+        matched: the indexes of the matched texts; None for all texts.
+        text_of: for each row, the index of its text.
+        count: number of texts.
+    """
+    of_text = np.zeros(count, dtype=np.bool_)
+    of_text[slice(None) if matched is None else matched] = True
+    mask: Mask = of_text[text_of]
+    return mask
+
+
 def _keywords_of(rule: TextRule) -> Sequence[tuple[str, ...]]:
     """Return, for each pattern in the rule's `matches`, its keywords."""
     return rule.keywords or [()] * len(rule.matches)

@@ -7,11 +7,11 @@ the arguments or the tool's name mention an index.
 
 from typing import Final
 
-import numpy as np
 import polars as pl
 
-from mcptally.tables.arrow import captured, series_from_numpy
+from mcptally.tables.arrow import captured
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.joins import row_mask
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Judged
 
@@ -240,13 +240,9 @@ def _is_named(named: pl.DataFrame) -> pl.Series:
             words.str.contains(_Objects.object.col, literal=True)
             | words.str.contains(_Objects.last_part.col, literal=True).fill_null(value=False)
         )
-        .pipe(run_query)
     )
-    is_named = (
-        named.get_column(_Named.is_in.name) & named.get_column(_Named.is_long.name)
-    ).to_numpy(writable=True)
-    is_named[found.get_column(_Named.row.name).to_numpy()] = True
-    return series_from_numpy(is_named)
+    long = named.get_column(_Named.is_in.name) & named.get_column(_Named.is_long.name)
+    return long | row_mask(found, named.height)
 
 
 def _name(text: pl.Expr) -> pl.Expr:
@@ -300,8 +296,5 @@ def _has_value(named: pl.DataFrame) -> pl.Series:
         .select("object", "row", value=Judged.arguments.col.str.extract_all(_VALUE))
         .explode("value", empty_as_null=False)
         .filter(_Objects.object.col.str.contains(as_words(_Named.value.col), literal=True))
-        .pipe(run_query)
     )
-    has_value = np.zeros(named.height, dtype=np.bool_)
-    has_value[found.get_column(_Named.row.name).to_numpy()] = True
-    return series_from_numpy(has_value)
+    return row_mask(found, named.height)

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import polars as pl
 
-from mcptally.tables.arrow import captured, series_from_numpy
+from mcptally.tables.arrow import captured
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.joins import row_mask
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
 from mcptally.verdict import named_object
@@ -138,7 +138,7 @@ def offered(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
         )
         .filter(~word.is_in(_SHELLS))
     )
-    return _mask(found, calls.height)
+    return row_mask(found, calls.height)
 
 
 def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -151,7 +151,7 @@ def in_code(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     quoting = _quoting(texts, calls, _IDENTIFIER)
     word = named_object.as_words(_Quoting.word.col)
     found = quoting.lazy().filter(_code(Judged.arguments.col).str.contains(word, literal=True))
-    return _mask(found, calls.height)
+    return row_mask(found, calls.height)
 
 
 def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -187,7 +187,7 @@ def foreign_field(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
     )
     given = Judged.arguments.col.str.to_lowercase().str.contains(word, literal=True)
     other = rejected.lazy().filter(~given, ~word.is_in(_ENVELOPE))
-    return _mask(found, calls.height) | _mask(other, calls.height)
+    return row_mask(found, calls.height) | row_mask(other, calls.height)
 
 
 def lacks_argument(texts: pl.Series, calls: pl.DataFrame) -> pl.Series:
@@ -242,7 +242,7 @@ def _absent_property(
         .join(pl.DataFrame(known, schema=columns).lazy(), on=[schema, word])
         .filter(~arguments.str.contains(given, literal=True))
     )
-    return _mask(found, calls.height)
+    return row_mask(found, calls.height)
 
 
 def _quoting(texts: pl.Series, calls: pl.DataFrame, pattern: str, *more: Column) -> pl.DataFrame:
@@ -273,13 +273,6 @@ def _quoting(texts: pl.Series, calls: pl.DataFrame, pattern: str, *more: Column)
 def _code(arguments: pl.Expr) -> pl.Expr:
     """Return an expression for the words in all argument values that may be a program."""
     return named_object.as_words(arguments.str.extract_all(_CODE_VALUE).list.join(" "))
-
-
-def _mask(found: pl.LazyFrame, height: int) -> pl.Series:
-    """Return a mask of the rows in `found`."""
-    mask = np.zeros(height, dtype=np.bool_)
-    mask[found.select(_Quoting.row.name).pipe(run_query).to_series().to_numpy()] = True
-    return series_from_numpy(mask)
 
 
 def _bare(name: str) -> str:

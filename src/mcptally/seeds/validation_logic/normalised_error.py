@@ -128,12 +128,7 @@ def _deciding_rules(errors: pl.DataFrame) -> list[CategoryRule]:
     )
     first = np.full(rows.height, len(rules) - 1)
     for place in range(len(rules) - 2, -1, -1):
-        matching_texts = matched[place]
-        holds = np.ones(rows.height, dtype=np.bool_)
-        if matching_texts is not None:
-            is_matching = np.zeros(texts.height, dtype=np.bool_)
-            is_matching[matching_texts] = True
-            holds = is_matching[number]
+        holds = match.with_texts(matched[place], number, texts.height)
         if conditions[place]:
             holds = holds & fulfilled[f"{place}"].to_numpy()
         first[holds] = place
