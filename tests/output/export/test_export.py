@@ -12,7 +12,7 @@ import pytest
 
 from mcptally.errors import QueryError, UsageError
 from mcptally.importers import import_logs
-from mcptally.output.export import export
+from mcptally.output.export import Exported, export
 from mcptally.output.formats import EXPORTS, ExportFormat
 from mcptally.pipeline.run import score
 from tests.commands import run
@@ -45,6 +45,13 @@ def store(tmp_path_factory) -> Path:
 
 def rows(store: Path) -> pl.DataFrame:
     return pl.read_parquet(store / "calls" / "*.parquet").sort("recording", "seq", "index", "dir")
+
+
+def exported(folder: Path, events: list[dict], form: str = "otlp") -> Exported:
+    """Write, score and export events: the store and the file are in the folder."""
+    write(folder / "t.jsonl", events)
+    score(folder / "t.jsonl", out=folder / "store")
+    return export(folder / "store", to=form, out=folder / "calls.jsonl")
 
 
 # What a format can hold of a call; the rest is not in it. Timeouts and cancellations come without
@@ -110,9 +117,7 @@ def test_every_outcome_survives_opentelemetry(tmp_path):
         asked(7, "never"),
     ]
     of_server = [s2c(17, request(8, "roots/list")), s2c(18, stop)]
-    write(tmp_path / "t.jsonl", [opened(), *exchange(*messages), *of_server])
-    score(tmp_path / "t.jsonl", out=tmp_path / "store")
-    export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
+    exported(tmp_path, [opened(), *exchange(*messages), *of_server])
     import_logs(tmp_path / "calls.jsonl", tmp_path / "t", redaction="none")
     back = calls_of(tmp_path / "t", tmp_path / "again")
     names = ("server", "dir", "method", "tool", "outcome", "error_text", "protocol_version")
@@ -145,12 +150,9 @@ def test_a_listing_in_pages_is_exported_whole_to_opentelemetry(tmp_path):
         return request(id_, "tools/list"), result(id_, tools=[tool], **more)
 
     pages = exchange(*listed(1, "a", nextCursor="2"), *listed(2, "b"))
-    write(tmp_path / "t.jsonl", [opened(), *pages])
-    score(tmp_path / "t.jsonl", out=tmp_path / "store")
-    export(tmp_path / "store", to="otlp", out=tmp_path / "calls.jsonl")
-    (line,) = (tmp_path / "calls.jsonl").read_text().splitlines()
-    spans = json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]
-    given = [{a["key"]: a["value"].get("stringValue") for a in s["attributes"]} for s in spans]
+    exported(tmp_path, [opened(), *pages])
+    found = spans(tmp_path / "calls.jsonl")
+    given = [{a["key"]: a["value"].get("stringValue") for a in s["attributes"]} for s in found]
     definitions = [attributes.get("gen_ai.tool.definitions") for attributes in given]
     assert definitions[0] is None
     assert [tool["name"] for tool in json.loads(definitions[1])] == ["a", "b"]
@@ -166,11 +168,9 @@ def test_durations_are_exported_as_the_metric_of_the_conventions(tmp_path):
         *(c2s(70, call(3, "add")), s2c(71, error(3, -32000, "late"))),
         c2s(80, call(4, "add")),
     ]
-    write(tmp_path / "t.jsonl", messages)
-    score(tmp_path / "t.jsonl", out=tmp_path / "store")
-    done = export(tmp_path / "store", to="otlp-metrics", out=tmp_path / "m.jsonl")
+    done = exported(tmp_path, messages, "otlp-metrics")
     assert done.left_out == {"calls without a reply or cancellation": 1}
-    [group] = json.loads((tmp_path / "m.jsonl").read_text())["resourceMetrics"]
+    [group] = json.loads((tmp_path / "calls.jsonl").read_text())["resourceMetrics"]
     [metric] = group["scopeMetrics"][0]["metrics"]
     assert (metric["name"], metric["unit"]) == ("mcp.server.operation.duration", "s")
     points = {
@@ -261,11 +261,9 @@ def test_a_span_has_the_trace_and_the_parent_that_the_request_names(tmp_path):
     good = f"00-{trace}-{span}-01"
     parents = [good, f"00-{'0' * 32}-{span}-01", "unknown", 7]
     messages = [each for n, parent in enumerate(parents) for each in (asked(n, parent), text(n))]
-    write(tmp_path / "t.jsonl", [opened(), *exchange(*messages)])
-    score(tmp_path / "t.jsonl", out=tmp_path / "store")
+    exported(tmp_path, [opened(), *exchange(*messages)])
     assert rows(tmp_path / "store")["traceparent"].to_list() == [*parents[:3], None]
-    export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
-    found = spans(tmp_path / "spans.jsonl")
+    found = spans(tmp_path / "calls.jsonl")
     assert [each.get("parentSpanId") for each in found] == [span, None, None, None]
     assert [each["traceId"] == trace for each in found] == [True, False, False, False]
 
@@ -348,9 +346,7 @@ def test_an_operation_has_one_span_and_a_callers_mistake_is_no_error_of_the_serv
         first=9,
     )
     of_server = [s2c(17, request(0, "roots/list")), c2s(18, error(0, -32601, "no roots"))]
-    write(tmp_path / "t.jsonl", [opened(), *first, *others, *of_server])
-    score(tmp_path / "t.jsonl", out=tmp_path / "store")
-    done = export(tmp_path / "store", to="otlp", out=tmp_path / "spans.jsonl")
+    done = exported(tmp_path, [opened(), *first, *others, *of_server])
     assert done.left_out == {"requests that are part of the operation of another one": 2}
     found = {
         span["name"]: (
@@ -358,7 +354,7 @@ def test_an_operation_has_one_span_and_a_callers_mistake_is_no_error_of_the_serv
             span["status"].get("code"),
             (int(span["endTimeUnixNano"]) - int(span["startTimeUnixNano"])) / 1e6,
         )
-        for span in spans(tmp_path / "spans.jsonl")
+        for span in spans(tmp_path / "calls.jsonl")
     }
     assert found == {
         "tools/call ask": (2, None, 9.0),

@@ -45,39 +45,26 @@ def session(
     client: str = "tester",
 ) -> Iterator[dict[str, Any]]:
     """The events of a stdio session: handshake, list of tools, calls with their replies, if any."""
-    yield t.opened(recording, server=server)
     hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+    asks = t.request(0, "initialize", **hello, clientInfo={"name": client, "version": "1"})
     known = {"capabilities": {"tools": {}}, "serverInfo": {"name": server, "version": "1"}}
-    pairs = [
-        (
-            {
-                "method": "initialize",
-                "params": {**hello, "clientInfo": {"name": client, "version": "1"}},
-            },
-            {"result": {**hello, **known}},
-        ),
-        ({"method": "tools/list"}, {"result": {"tools": list(tools)}}),
-        *calls,
-    ]
-    messages = []
-    for number, (request, reply) in enumerate(pairs):
-        head = {"jsonrpc": "2.0", "id": number}
-        messages.append(head | request)
-        if reply is not None:
-            messages.append(head | reply)
-        if number == 0:
-            messages.append({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    messages = [asks, t.result(0, **(hello | known)), done]
+    pairs = [(t.request(1, "tools/list"), t.result(1, tools=list(tools))), *calls]
+    for number, pair in enumerate(pairs, 1):
+        messages += [each | {"id": number} for each in pair if each]
+    yield t.opened(recording, server=server)
     yield from t.exchange(*messages, recording=recording)
     end = {"reason": "stdin-eof", "exit_code": 0, "signal": None, "counts": {}}
     yield t.event("close", len(messages) + 1, recording, **end)
 
 
 def asked(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"method": "tools/call", "params": {"name": tool, "arguments": arguments}}
+    return t.call(0, tool, **arguments)
 
 
 def answered(text: str, **more: Any) -> dict[str, Any]:
-    return {"result": {"content": [{"type": "text", "text": text}], **more}}
+    return t.text(0, text, **more)
 
 
 def failed(text: str) -> dict[str, Any]:
@@ -113,7 +100,7 @@ def attacked(folder: Path) -> Path:
                 (asked(attack, n=1), failed(f"TypeError: cannot read {attack}")),
                 (asked(attack, n=2), answered(f"Error: could not read {attack}")),
                 (asked(attack, n=3), answered("fine", structuredContent={attack: attack})),
-                (asked(attack, n=4), {"error": {"code": -32603, "message": attack}}),
+                (asked(attack, n=4), t.error(0, -32603, attack)),
                 (asked(attack, n=5), answered(attack)),
             ]
             events += session(f"r{number}-{turn}", attack, [tool], calls, client=attack)
