@@ -167,11 +167,9 @@ LOGGED = """Search failed: Error: getaddrinfo ENOTFOUND api.example.com
 
 def logs(result: str, logged: str = LOGGED, *, structured: bool = False) -> list[dict]:
     """Return a call during which the server writes to stderr, and which has this result."""
-    answer = {"content": [{"type": "text", "text": result}]}
-    if structured:
-        answer["structuredContent"] = {"items": json.loads(result)}
-    reply = {"jsonrpc": "2.0", "id": 1, "result": answer}
-    return [opened(), c2s(1, call(1)), event("stderr", 2, text=logged), s2c(3, reply)]
+    more = {"structuredContent": {"items": json.loads(result)}} if structured else {}
+    said = event("stderr", 2, text=logged)
+    return [opened(), c2s(1, call(1)), said, s2c(3, text(1, result, **more))]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from mcptally.seeds.inspector.model import ValidationContext
 from mcptally.tables.stages import Definitions, Judged
 from tests import corpus
 from tests.seeds.cases import FIELDS, column, decided, lines
-from tests.transcripts import c2s, opened, s2c, write
+from tests.transcripts import exchange, opened, request, result, write
 
 INTERPRETATIONS = {"seed": "document", "inspector": "inspector"}
 
@@ -30,16 +30,11 @@ def judged(files):
 def scored(tmp_path, conversations):
     """Return the score of each conversation: a listed tool, the arguments of a call, its reply."""
     events = []
-    for name, (tool, arguments, result) in conversations.items():
-        listing = {"jsonrpc": "2.0", "id": 0}
-        request = {"name": tool["name"], "arguments": arguments}
-        events += [
-            opened(name, server=name),
-            c2s(1, listing | {"method": "tools/list"}, name),
-            s2c(2, listing | {"result": {"tools": [tool]}}, name),
-            c2s(3, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": request}, name),
-            s2c(4, {"jsonrpc": "2.0", "id": 1, "result": result}, name),
-        ]
+    for name, (tool, arguments, reply) in conversations.items():
+        messages = [request(0, "tools/list"), result(0, tools=[tool])]
+        messages.append(request(1, "tools/call", name=tool["name"], arguments=arguments))
+        messages.append({"jsonrpc": "2.0", "id": 1, "result": reply})
+        events += [opened(name, server=name), *exchange(*messages, recording=name)]
     calls, definitions = judged([write(tmp_path / "t.jsonl", events)])
     calls = calls.filter(pl.col("method") == "tools/call")
     calls = calls.with_columns(scenario=pl.lit(None, pl.String))
