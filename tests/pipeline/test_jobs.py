@@ -172,21 +172,16 @@ def test_a_second_run_on_a_store_is_refused(tmp_path: Path):
         mt.score(FILES[:1], out=out)
 
 
-def test_a_run_that_fails_leaves_the_store_as_it_was(tmp_path: Path):
+def test_a_run_that_fails_leaves_the_store_as_it_was_or_no_folder(tmp_path: Path):
     out = tmp_path / "store"
     mt.score(FILES[:1], out=out)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     (tmp_path / "broken.jsonl").write_text("{\n")
-    with pytest.raises(McptallyError):
-        mt.score(tmp_path / "broken.jsonl", out=out)
+    for store in (out, tmp_path / "first"):
+        with pytest.raises(McptallyError):
+            mt.score(tmp_path / "broken.jsonl", out=store)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
-
-
-def test_a_first_run_that_fails_leaves_no_folder(tmp_path: Path):
-    (tmp_path / "broken.jsonl").write_text("{\n")
-    with pytest.raises(McptallyError):
-        mt.score(tmp_path / "broken.jsonl", out=tmp_path / "store")
-    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "first").exists()
 
 
 def test_after_a_run_that_is_stopped_the_same_command_makes_the_store(tmp_path: Path):
