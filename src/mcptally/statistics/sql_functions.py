@@ -7,6 +7,7 @@ on first use, since most questions do not need it.
 """
 
 import atexit
+import functools
 import itertools
 import weakref
 from collections.abc import Callable
@@ -90,85 +91,76 @@ def _close() -> None:
         connection.close()
 
 
-def t_quantile(p: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
-    """Return the quantile `p` of Student's t with `df` degrees of freedom (infinite: normal)."""
-    return arrow.array(quantiles.t_quantile(arrow.numbers(p), arrow.numbers(df)))
+# DuckDB counts a function's parameters; with `wraps`, they are those of the NumPy function.
 
 
-def t_test(t: pa.ChunkedArray, df: pa.ChunkedArray) -> pa.Array:
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., pa.Array]:
+    """Return a function of Arrow columns that calls a function of NumPy arrays."""
+
+    @functools.wraps(function)
+    def run(*columns: pa.ChunkedArray) -> pa.Array:
+        return arrow.array(function(*map(arrow.numbers, columns)))
+
+    return run
+
+
+t_quantile: Final = _of_numbers(quantiles.t_quantile)
+
+
+@_of_numbers
+def t_test(t: Floats, df: Floats) -> Any:
     """Return the two-sided p-value of the statistic `t` with `df` degrees of freedom."""
     from scipy.special import stdtr  # noqa: PLC0415
 
-    return arrow.array(2 * stdtr(arrow.numbers(df), -np.abs(arrow.numbers(t))))
+    return 2 * stdtr(df, -np.abs(t))
 
 
-def beta_quantile(p: pa.ChunkedArray, a: pa.ChunkedArray, b: pa.ChunkedArray) -> pa.Array:
+@_of_numbers
+def beta_quantile(p: Floats, a: Floats, b: Floats) -> Any:
     """Return the quantile `p` of the beta distribution with parameters `a` and `b`."""
     from scipy.special import betaincinv  # noqa: PLC0415
 
-    return arrow.array(betaincinv(arrow.numbers(a), arrow.numbers(b), arrow.numbers(p)))
+    return betaincinv(a, b, p)
 
 
-def rate_interval(
-    n: pa.ChunkedArray,
-    y: pa.ChunkedArray,
-    nn: pa.ChunkedArray,
-    yy: pa.ChunkedArray,
-    yn: pa.ChunkedArray,
-    mixed: pa.ChunkedArray,
-    sessions: pa.ChunkedArray,
-    rarer: pa.ChunkedArray,
-    alike_of_all: pa.ChunkedArray,
-    known_of_all: pa.ChunkedArray,
-) -> pa.Array:
+@_of_numbers
+def wilson_low(rate: Floats, n_eff: Floats, t: Floats) -> Floats:
+    """Return the lower end of Wilson's interval; see `intervals.wilson`."""
+    return intervals.wilson(rate, n_eff, t)[0]
+
+
+@_of_numbers
+def wilson_high(rate: Floats, n_eff: Floats, t: Floats) -> Floats:
+    """Return the upper end of Wilson's interval; see `intervals.wilson`."""
+    return intervals.wilson(rate, n_eff, t)[1]
+
+
+@functools.wraps(intervals.rate_intervals)
+def rate_interval(*sums: pa.ChunkedArray) -> pa.Array:
     """Compute the intervals of rates from sums over sessions; see `intervals.rate_intervals`."""
-    sums = (n, y, nn, yy, yn, mixed, sessions, rarer, alike_of_all, known_of_all)
     found = intervals.rate_intervals(*map(arrow.numbers, sums))._asdict()
     return arrow.struct_array({name: arrow.array(column) for name, column in found.items()})
 
 
-def wilson_low(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the lower end of Wilson's interval; see `intervals.wilson`."""
-    return arrow.array(
-        intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[0]
-    )
-
-
-def wilson_high(rate: pa.ChunkedArray, n_eff: pa.ChunkedArray, t: pa.ChunkedArray) -> pa.Array:
-    """Return the upper end of Wilson's interval; see `intervals.wilson`."""
-    return arrow.array(
-        intervals.wilson(arrow.numbers(rate), arrow.numbers(n_eff), arrow.numbers(t))[1]
-    )
-
-
-def rate_change(
-    base_hits: pa.ChunkedArray,
-    base_sizes: pa.ChunkedArray,
-    new_hits: pa.ChunkedArray,
-    new_sizes: pa.ChunkedArray,
-) -> pa.Array:
+@functools.wraps(permutation.rate_change)
+def rate_change(*sessions: pa.ChunkedArray) -> pa.Array:
     """Return, for each row, a list with the p-value and interval of a change in a rate.
 
     A row has four lists: hits and calls per session, before and after.
     """
-    rows = zip(*map(arrow.number_lists, (base_hits, base_sizes, new_hits, new_sizes)), strict=True)
+    rows = zip(*map(arrow.number_lists, sessions), strict=True)
     return arrow.list_array([permutation.rate_change(*row) for row in rows])
 
 
-def change_points(
-    at: pa.ChunkedArray,
-    calls: pa.ChunkedArray,
-    hits: pa.ChunkedArray,
-    tool: pa.ChunkedArray,
-    session: pa.ChunkedArray,
-) -> pa.Array:
+@functools.wraps(Series, updated=())
+def change_points(*elements: pa.ChunkedArray) -> pa.Array:
     """Return, for each row, a list of structs with the changes in a rate over time.
 
     A row has five lists of equal length, in any order: times, calls, hits, and hashes of the tool
     and the session.
     """
     found: list[list[Change]] = []
-    for row in zip(*map(arrow.number_lists, (at, calls, hits, tool, session)), strict=True):
+    for row in zip(*map(arrow.number_lists, elements), strict=True):
         if not 0 < row[2].sum() < row[1].sum():
             found.append([])
             continue
@@ -211,27 +203,14 @@ def latency_quantiles(latencies: pa.ChunkedArray, sessions: pa.ChunkedArray) -> 
     return arrow.list_array(bootstrap.quantiles(samples))
 
 
-def contrasts(
-    groups: pa.ChunkedArray,
-    sessions: pa.ChunkedArray,
-    pair_calls: pa.ChunkedArray,
-    pair_facts: pa.ChunkedArray,
-    pair_shares: pa.ChunkedArray,
-    unread: pa.ChunkedArray,
-    named_groups: pa.ChunkedArray,
-    named_facts: pa.ChunkedArray,
-    value_facts: pa.ChunkedArray,
-    value_paths: pa.ChunkedArray,
-) -> pa.Array:
+@functools.wraps(contrast_search.Calls, updated=())
+def contrasts(*facts: pa.ChunkedArray) -> pa.Array:
     """Return, for each row, a list with the strongest contrast of each group of a tool's failures.
 
     The lists of a row are the fields of `statistics.contrasts.Calls`, with hashes of sessions.
     """
-    of_pairs = (pair_calls, pair_facts, pair_shares)
-    of_facts = (named_groups, named_facts, value_facts, value_paths)
-    columns = (groups, sessions, *of_pairs, unread, *of_facts)
     found = []
-    for row in zip(*map(arrow.number_lists, columns), strict=True):
+    for row in zip(*map(arrow.number_lists, facts), strict=True):
         calls = contrast_search.Calls(*row)
         found.append(contrast_search.strongest(calls._replace(session=_codes(calls.session))))
     return arrow.struct_list_array(found, _CONTRAST_KINDS)
