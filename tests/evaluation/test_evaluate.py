@@ -56,6 +56,7 @@ def test_a_label_says_only_what_it_is_about(
 ):
     read = labels.read(write(tmp_path, row)).row(0, named=True)
     assert (read["label"], read["is_hidden"]) == (label, is_hidden)
+    assert read["is_ambiguous"] is ("ambiguous" in row.values())
 
 
 def test_a_json_rpc_code_is_taken_from_the_text_of_a_traffic_label(tmp_path: Path):

@@ -42,6 +42,7 @@ class LabelledCalls(StageTable):
     is_hidden = Column(
         pl.Boolean, "Whether it is a hidden error; null without a label for hidden errors."
     )
+    is_ambiguous = Column(pl.Boolean, "Whether the reader could not determine the cause.")
     cause = Column(pl.String, "Sub-class that the reader gave.")
     calls = Column(
         pl.Int64, "Recorded calls that failed like this one; 1 if their number is not known."
@@ -174,6 +175,7 @@ def _error_row(row: dict[str, Any]) -> dict[str, Any]:
         "text": row.get("text"),
         "input_schema_state": row.get("input_schema_state"),
         "label": verdict if verdict in VERDICTS else None,
+        "is_ambiguous": verdict == "ambiguous",
         "cause": row.get("reason"),
         "is_hidden": is_hidden,
     }
@@ -190,6 +192,7 @@ def _traffic_row(row: dict[str, Any]) -> dict[str, Any]:
         "error_code": code,
         "text": text,
         "label": _CLASSES.get(row["class"]) if is_marked else None,
+        "is_ambiguous": is_marked and row["class"] == "ambiguous",
         "is_hidden": {"hidden_error": True, "ok": False}.get(row["class"])
         if not is_marked
         else None,
