@@ -552,7 +552,9 @@ def test_http_servers_that_never_answer_come_first_with_the_reason(tmp_path):
         life("answered", **of_http, calls=2, unanswered=1, tool_calls=0),
         life("only a page was read", **of_http, calls=0, unanswered=0, tool_calls=0),
     ]
-    first, *others = listed(tmp_path, rows, recordings)
+    store = build(tmp_path / "s", rows, recordings=recordings)
+    assert set(store.ask("server_scores").pl()["server"]) == {"x", "down"}
+    first, *others = store.ask("priorities").pl().to_dicts()
     assert problems.statement(first) == (
         "never connected, 3 of 3 HTTP requests failed; fault: upstream; check the server's URL, "
         "and whether it runs; from the first request"

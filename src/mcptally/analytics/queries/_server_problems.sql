@@ -18,13 +18,6 @@ WITH started AS (
         regexp_replace(said, '"[^"]*"|''[^'']*''', '#', 'g') AS form
     FROM recordings
     WHERE start <> 'unused'
-),
-silent AS (
-    SELECT server, sum(exchanges)::BIGINT AS requests
-    FROM recordings
-    GROUP BY server
-    HAVING sum(exchanges) > 0 AND sum(calls) > 0 AND sum(unanswered) = sum(calls)
-        AND sum(tool_calls) = 0 AND bool_and(start IS NULL)
 )
 SELECT
     CASE WHEN failures = total THEN 'not_started' ELSE 'start' END AS kind, server,
@@ -67,6 +60,6 @@ SELECT
     mode(error_text ORDER BY error_text), NULL, min(requested_at), max(requested_at), NULL,
     min(call_id), 0, mode(fault ORDER BY fault)
 FROM calls
-JOIN silent USING (server)
+JOIN _unanswered_servers USING (server)
 WHERE dir = 'c2s'
 GROUP BY server

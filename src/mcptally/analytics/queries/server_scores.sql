@@ -86,12 +86,12 @@ scored AS (
 )
 SELECT * FROM scored
 UNION ALL BY NAME
--- Servers that never started have no calls and would be missing otherwise.
+-- Servers that never started or never answered have no calls and would be missing otherwise.
 SELECT
     server, 0 AS tools, 0 AS calls, 0 AS ok, 0 AS sessions, starts, failed_starts,
     0 AS tool_failures, 0 AS infrastructure, 0 AS ambiguous, 0 AS business
 FROM servers
-WHERE failed_starts > 0 AND calls = 0
+WHERE calls = 0 AND (failed_starts > 0 OR server IN (SELECT server FROM _unanswered_servers))
 ORDER BY
     _caller_cost(tool_failures, infrastructure, ambiguous, business) DESC,
     calls DESC, failed_starts DESC NULLS LAST, server

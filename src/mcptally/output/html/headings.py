@@ -76,7 +76,7 @@ def summary(found: Answers, commands: Commands, *, whole: bool) -> str:
         sentences.append(f"{_hidden_errors(n['hidden_errors'])}.")
     if n["unlisted_calls"]:
         sentences.append(
-            f"{count(n['unlisted_calls'], 'call was', 'calls were')} of names that the server does "
+            f"{count(n['unlisted_calls'], 'call was', 'calls were')} to names that the server does "
             "not list: see the question unlisted_names."
         )
     sentences.append(
