@@ -41,6 +41,9 @@ CAPABILITIES: Final = {
 `completion/complete` is left out: its capability was added later (2025-03-26) than the method."""
 
 
+_INITIALIZE: Final = (TrafficCalls.method.col == "initialize") & (TrafficCalls.dir.col == "c2s")
+
+
 class _SessionCalls(TrafficCalls):
     """One row per request, with facts about the handshake of its session."""
 
@@ -62,11 +65,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     calls, messages = traffic.calls, traffic.messages
     handshakes = (
         calls.lazy()
-        .filter(
-            TrafficCalls.method.col == "initialize",
-            TrafficCalls.dir.col == "c2s",
-            TrafficCalls.outcome.col != "protocol_error",
-        )
+        .filter(_INITIALIZE, TrafficCalls.outcome.col != "protocol_error")
         .sort("pos")
         .group_by("session", maintain_order=True)
         .agg(asked=TrafficCalls.pos.col.min(), agreed=TrafficCalls.reply.col.min())
@@ -83,17 +82,14 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
     ).pipe(run_query)
     rows = left_join_columns(rows, handshakes, "session")
     rows = left_join_columns(rows, initialized, "session")
-    pos, legacy = (
-        TrafficCalls.pos.col,
-        ~TrafficCalls.revision.col.is_in(STATELESS).fill_null(value=False),
-    )
+    pos = TrafficCalls.pos.col
+    legacy = ~TrafficCalls.revision.col.is_in(STATELESS).fill_null(value=False)
     from_client = (
         (TrafficCalls.dir.col == "c2s") & ~TrafficCalls.method.col.is_in(BEFORE_HANDSHAKE) & legacy
     )
     not_initialized = _SessionCalls.initialized.col.is_null() | (
         _SessionCalls.initialized.col > pos
     )
-    is_initialize = (TrafficCalls.method.col == "initialize") & (TrafficCalls.dir.col == "c2s")
     from_server = (TrafficCalls.dir.col == "s2c") & (TrafficCalls.method.col != "ping")
     yield from run_checks(
         rows,
@@ -114,7 +110,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         ),
         Check(
             "protocol.initialize_again",
-            is_initialize & (pos > _SessionCalls.agreed.col),
+            _INITIALIZE & (pos > _SessionCalls.agreed.col),
             "the session is already initialised",
         ),
     )
@@ -130,7 +126,7 @@ def _check_handshake(traffic: Traffic) -> Iterator[pl.DataFrame]:
         calls,
         Check(
             "protocol.revision_unknown",
-            is_initialize & version.is_not_null() & ~version.is_in([*REVISIONS, _DRAFT]),
+            _INITIALIZE & version.is_not_null() & ~version.is_in([*REVISIONS, _DRAFT]),
             "the server's protocolVersion is not a released revision",
             evidence="reply_version",
             path="/result/protocolVersion",
@@ -144,11 +140,7 @@ def _check_capabilities(rows: pl.DataFrame, traffic: Traffic) -> Iterator[pl.Dat
     asks, replies = traffic.events.asks.lazy(), traffic.events.replies.lazy()
     declared = (
         rows.lazy()
-        .filter(
-            TrafficCalls.method.col == "initialize",
-            TrafficCalls.dir.col == "c2s",
-            TrafficCalls.reply.col == _SessionCalls.agreed.col,
-        )
+        .filter(_INITIALIZE, TrafficCalls.reply.col == _SessionCalls.agreed.col)
         .select("session", "row", "reply_row")
         .join(asks.select("row", client="capabilities"), on="row", how="left")
         .join(replies.select(reply_row="row", server="capabilities"), on="reply_row", how="left")
@@ -231,20 +223,18 @@ def _check_cancellation(traffic: Traffic) -> Iterator[pl.DataFrame]:
     unknown = matched.filter(pl.col("known").is_null()).join(
         requests, on=["session", "dir", "request_id"], how="anti", maintain_order="left"
     )
-    yield make_findings(
-        "protocol.cancel_unknown",
-        unknown,
-        "no request has this id",
-        evidence="request_id",
-        path="/params/requestId",
-    )
-    yield make_findings(
-        "protocol.cancel_unknown",
-        matched.filter(TrafficCalls.reply.col < TrafficMessages.pos.col),
-        "the request was already answered",
-        evidence="request_id",
-        path="/params/requestId",
-    )
+    answered = matched.filter(TrafficCalls.reply.col < TrafficMessages.pos.col)
+    for rows, message in (
+        (unknown, "no request has this id"),
+        (answered, "the request was already answered"),
+    ):
+        yield make_findings(
+            "protocol.cancel_unknown",
+            rows,
+            message,
+            evidence="request_id",
+            path="/params/requestId",
+        )
 
 
 def _check_shutdown(traffic: Traffic) -> Iterator[pl.DataFrame]:

@@ -140,7 +140,7 @@ def make_findings(
     if rule.revisions:
         rows = rows.lazy().filter(_holds_for(rule))
     check = Check(name, pl.lit(value=True), message, evidence, path)
-    return _findings(rule, _collected(rows, check), message, evidence=evidence, path=path)
+    return _findings(rule, _collected(rows, check), check)
 
 
 def select_for_findings(rows: _Frame, *more: str) -> _Frame:
@@ -164,25 +164,18 @@ def _holds_for(rule: FindingRule) -> pl.Expr:
     return pl.col("revision").is_in(rule.revisions) if rule.revisions else pl.lit(value=True)
 
 
-def _findings(
-    rule: FindingRule,
-    rows: pl.DataFrame,
-    message: str | pl.Expr,
-    *,
-    evidence: str | pl.Expr | None,
-    path: str | pl.Expr | None,
-) -> pl.DataFrame:
+def _findings(rule: FindingRule, rows: pl.DataFrame, check: "Check") -> pl.DataFrame:
     """Return one finding of `rule` per row, whatever the row's revision; see `make_findings`."""
     if not rows.height:
         return Findings.empty()
-    text = pl.lit(message) if isinstance(message, str) else message
+    text = pl.lit(check.message) if isinstance(check.message, str) else check.message
     made = {
         "rule": pl.lit(rule.id),
         "severity": pl.lit(rule.severity),
         "about": pl.lit(rule.about),
         "message": text.str.head(EVIDENCE),
-        "path": _pointer(path),
-        "evidence": _expression(evidence).str.head(EVIDENCE),
+        "path": _pointer(check.path),
+        "evidence": _expression(check.evidence).str.head(EVIDENCE),
     }
     others = [name for name in Findings.schema() if name in rows.columns and name not in made]
     return rows.select(*others, **made)
@@ -210,13 +203,7 @@ def run_checks(rows: pl.DataFrame | pl.LazyFrame, *checks: Check) -> Iterator[pl
     )
     for rule, check, mask in zip(rules, checks, masks.iter_columns(), strict=True):
         if mask.any():
-            yield _findings(
-                rule,
-                rows[indices(np.flatnonzero(mask.to_numpy()))],
-                check.message,
-                evidence=check.evidence,
-                path=check.path,
-            )
+            yield _findings(rule, rows[indices(np.flatnonzero(mask.to_numpy()))], check)
 
 
 def concat_findings(parts: list[pl.DataFrame]) -> pl.DataFrame:
