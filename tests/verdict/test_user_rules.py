@@ -24,6 +24,16 @@ matches = ['moon is in']
 fires = ["the moon is in it"]
 silent = ["the sun"]
 """
+HIDDEN = """
+[[rule]]
+id = "hidden.mine.moon"
+title = "Astrology"
+source = "me"
+order = 1
+matches = ['moon is in']
+fires = ["the moon is in it"]
+silent = ["the sun"]
+"""
 
 
 def verdicts(folder: Path, toml: str) -> pl.DataFrame:
@@ -107,30 +117,6 @@ def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
             '[[rule]]\nid = "verdict.network.refusd"\ndisabled = true\n',
             "refusd: cannot disable .*; did you mean verdict.network.refused",
         ),
-    ],
-)
-def test_an_invalid_rule_file_gives_an_error_with_place_and_reason(
-    tmp_path: Path, toml: str, message: str
-):
-    with pytest.raises(RuleError, match=f"(?s)rules.toml: .*{message}"):
-        verdicts(tmp_path, toml)
-
-
-HIDDEN = """
-[[rule]]
-id = "hidden.mine.moon"
-title = "Astrology"
-source = "me"
-order = 1
-matches = ['moon is in']
-fires = ["the moon is in it"]
-silent = ["the sun"]
-"""
-
-
-@pytest.mark.parametrize(
-    ("toml", "message"),
-    [
         (ADDED.replace("the moon is in it", "the moon"), "moon: does not match its example"),
         (ADDED.replace("the sun", "a moon is in"), "moon: matches its example 'a moon is in'"),
         (HIDDEN.replace("the moon is in it", "the moon"), "moon: does not match its example"),
@@ -153,10 +139,12 @@ silent = ["the sun"]
         ),
     ],
 )
-def test_a_rule_that_contradicts_its_examples_is_rejected(tmp_path: Path, toml: str, message: str):
+def test_an_invalid_rule_file_gives_an_error_with_place_and_reason(
+    tmp_path: Path, toml: str, message: str
+):
     file = tmp_path / "rules.toml"
     file.write_text(toml, encoding="utf-8")
-    with pytest.raises(RuleError, match=f"rules.toml: .*{message}"):
+    with pytest.raises(RuleError, match=f"(?s)rules.toml: .*{message}"):
         ScoringRules.of(rules=file)
 
 
