@@ -128,7 +128,7 @@ class Copy:
 
     def test(self, name: str, tests: tuple[str, ...], error: str = "AssertionError") -> Outcome:
         """Run tests until one fails."""
-        command = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", "-rf")
+        command = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-rf")
         began = time.monotonic()
         try:
             done = self._python(*command, *(f"tests/{test}" for test in tests))

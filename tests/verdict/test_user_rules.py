@@ -67,13 +67,14 @@ def test_a_row_with_a_known_id_changes_its_fields_and_not_its_others_but_the_pre
     assert after["rule"] == before["rule"] == "verdict.network.refused"
     assert after["verdict"] == "tool_failure"
     assert after["certainty"] < before["certainty"], "it was measured for another verdict"
+    rows, _ = parse_changes(change, "rules.toml")
+    rules = apply(classify.failure_rules(), rows, where="rules.toml")
+    assert [rule.hits for rule in rules if rule.id == "verdict.network.refused"] == [0]
 
 
 def test_a_rule_of_a_user_is_only_evidence_if_it_says_so(tmp_path: Path):
     late = ADDED.replace("order = 1", "order = 989").replace("tool_failure", "infrastructure")
-    alone, weighed = (
-        verdicts(tmp_path, late + f"decides = {each}\n") for each in ("true", "false")
-    )
+    alone, weighed = (verdicts(tmp_path, late + more) for more in ("", "decides = false\n"))
     assert (alone["verdict"][0], weighed["verdict"][0]) == ("infrastructure", "business")
     assert "verdict.mine.moon" in weighed["evidence"].to_list()[0]
 
