@@ -21,6 +21,7 @@ import dask
 import mcptally as mt
 from mcptally.cli import cli
 from mcptally.errors import McptallyError, UnreadableError, UsageError
+from mcptally.pipeline import engines
 from mcptally.pipeline.engines import dask as dask_engine
 from mcptally.pipeline.engines import dask_tasks
 from mcptally.pipeline.engines.dask import DaskPool
@@ -56,13 +57,6 @@ def here(tmp_path_factory) -> Path:
 def pair(tmp_path_factory):
     """A cluster with two workers that stay alive."""
     with machines(tmp_path_factory.mktemp("pair"), workers=2) as found:
-        yield found
-
-
-@pytest.fixture
-def alone(tmp_path):
-    """A cluster with one worker, which tests may kill."""
-    with machines(tmp_path, workers=1) as found:
         yield found
 
 
@@ -118,31 +112,33 @@ def test_a_relative_archive_keeps_its_names(tmp_path: Path, pair: Machines, monk
 
 
 def test_workers_that_are_killed_while_they_gather_and_after_it_change_no_table(
-    tmp_path: Path, here: Path, alone: Machines
+    tmp_path: Path, here: Path
 ):
     """Partitions that a dead worker had gathered are gathered again."""
-    alone.add()
-
-    def replace() -> None:
-        alone.add()  # it has gathered nothing
-        alone.kill(1)
-
-    moments = [
-        (lambda done, _: done > 0, lambda: alone.kill(0)),
-        (lambda done, total: 2 * done >= total, replace),
-    ]
-
-    def report(done: int, total: int) -> None:
-        if moments and moments[0][0](done, total):
-            moments.pop(0)[1]()
-
     out = tmp_path / "store"
-    mt.score(FILES, out=out, engine=alone.client, partition_bytes=EACH, progress=report)
-    assert [worker.poll() is None for worker in alone.workers] == [False, False, True]
+    with machines(tmp_path, workers=2) as found:
+
+        def replace() -> None:
+            found.add()  # it has gathered nothing
+            found.kill(1)
+
+        moments = [
+            (lambda done, _: done > 0, lambda: found.kill(0)),
+            (lambda done, total: 2 * done >= total, replace),
+        ]
+
+        def report(done: int, total: int) -> None:
+            if moments and moments[0][0](done, total):
+                moments.pop(0)[1]()
+
+        mt.score(FILES, out=out, engine=found.client, partition_bytes=EACH, progress=report)
+        assert [worker.poll() is None for worker in found.workers] == [False, False, True]
     assert_same(out, here)
 
 
-def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
+def test_a_run_ends_when_a_partition_kills_its_workers_or_none_is_left(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(dask_engine, "EMPTY_CHECKS", 3)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         machines(tmp_path, workers=1) as fragile,
@@ -156,14 +152,6 @@ def test_a_run_ends_when_a_partition_kills_its_workers(tmp_path: Path):
         fragile.kill(0)
         with pytest.raises(McptallyError, match="1 workers died one after the other"):
             list(pool._results([asked]))
-
-
-def test_a_run_ends_when_the_last_worker_dies(tmp_path: Path, alone: Machines, monkeypatch):
-    monkeypatch.setattr(dask_engine, "CHECK_SECONDS", 0.1)
-    monkeypatch.setattr(dask_engine, "EMPTY_CHECKS", 3)
-    with DaskPool(alone.client, create_work_folder(tmp_path / "store")) as pool:
-        list(pool.gather([Partition(0, FILES[:1], 1000)]))
-        alone.kill(0)
         with pytest.raises(McptallyError, match="no worker is left"):
             list(pool.gather([Partition(1, FILES[:1], 1000)]))
 
@@ -285,18 +273,12 @@ def test_the_command_makes_a_cluster_of_its_own(tmp_path: Path):
     assert pl.read_parquet(out / "calls" / "*.parquet").height > 10
 
 
-def test_an_extra_that_is_missing_is_named(tmp_path: Path):
-    code = (
-        "import sys; sys.modules['distributed'] = None\n"
-        "from mcptally.cli import main\n"
-        f"sys.argv = ['mcptally', 'score', {str(FILES[0])!r}, '-o', 's', '--engine', 'dask']\n"
-        "sys.exit(main())"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
-    )
-    assert run.returncode == 2
-    assert "pip install 'mcptally[dask]'" in run.stderr
+def test_an_extra_that_is_missing_is_named(tmp_path: Path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    monkeypatch.delitem(sys.modules, dask_engine.__name__)
+    monkeypatch.delattr(engines, "dask")
+    with pytest.raises(UsageError, match=r"pip install 'mcptally\[dask\]'"):
+        mt.score(FILES, out=tmp_path / "store", engine="dask")
 
 
 @pytest.mark.parametrize(
