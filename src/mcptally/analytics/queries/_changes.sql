@@ -21,6 +21,13 @@ timed AS NOT MATERIALIZED (
     ), period
 ),
 divided AS MATERIALIZED (SELECT DISTINCT session_hash FROM timed WHERE is_divided),
+-- DuckDB skips rows of `calls` while it reads them if it compares names, not hashes. It expects one
+-- row from a list, and thus keeps these rows, not the calls, in a hash table.
+divided_names AS (
+    SELECT unnest(list(DISTINCT session)) AS session
+    FROM _archive_usage
+    SEMI JOIN divided ON session_hash = hash(session)
+),
 -- A session's calls to a tool at about the same time: within 1/8192 of the period of all calls. Only
 -- sessions with calls at several times, or calls that did not end, are read from `calls`.
 cells AS MATERIALIZED (
@@ -33,7 +40,7 @@ cells AS MATERIALIZED (
         any_value(server_hash), tool_hash, session_hash, min(moment), count(*)::DOUBLE,
         count(*) FILTER (failed)::DOUBLE
     FROM _timed_calls
-    SEMI JOIN divided USING (session_hash), period
+    SEMI JOIN divided_names USING (session), period
     GROUP BY tool_hash, session_hash, floor(8192 * (moment - began) / nullif(span, 0))
 ),
 series AS (
