@@ -8,11 +8,13 @@ a run's system time. Apply the settings before the columnar libraries are loaded
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import sys
-from collections.abc import Iterator
+import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 ENVIRONMENT: Final = {
     "POLARS_MAX_THREADS": "1",
@@ -27,8 +29,8 @@ ENVIRONMENT: Final = {
 process per core, and make allocators keep freed memory for the next partition."""
 
 LARGE_HEAP: Final = 1 << 30
-"""Bytes of memory in use above which a process releases free memory; only large recordings need
-more."""
+"""Bytes of memory in use above which a process releases free memory even without mapped files; only
+large recordings need more."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
@@ -130,16 +132,36 @@ def available_in_cgroup(group: Path, limit_file: str, usage_file: str, prefix: s
     return limit - taken + sum(int(stat.get(name, 0)) for name in files)
 
 
-def trim_heap() -> None:
-    """Release the C allocator's free memory, if this process uses more than `LARGE_HEAP` bytes.
+_MAPPED_FILES: Final[weakref.WeakSet[mmap.mmap]] = weakref.WeakSet()
+"""The files that `map_file` has mapped and that are still in use."""
 
-    Call this function between two steps that use different allocators. Each allocator keeps its own
-    free memory, so without this call a large recording would need the sum of the two peaks.
+
+def map_file(file: IO[bytes]) -> mmap.mmap:
+    """Map a file that no longer changes; `release_memory` drops its pages from memory."""
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    _MAPPED_FILES.add(mapped)
+    return mapped
+
+
+def mapped_files() -> Sequence[mmap.mmap]:
+    """Return the files that `map_file` has mapped and that are still in use."""
+    return [*_MAPPED_FILES]
+
+
+def release_memory() -> None:
+    """Release memory that the next step may not need, if this process scores a large recording.
+
+    The pages of mapped files are dropped; they are read again when they are used. The C allocator's
+    free memory is released, because each allocator keeps its own: between two steps that use
+    different allocators, a large recording would need the sum of the two peaks.
     """
+    files = mapped_files()
+    for mapped in files:
+        mapped.madvise(mmap.MADV_DONTNEED)
     if sys.platform == "linux":
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
-        if trim is not None and pages * os.sysconf("SC_PAGE_SIZE") > LARGE_HEAP:
+        if trim is not None and (files or pages * os.sysconf("SC_PAGE_SIZE") > LARGE_HEAP):
             trim(0)
 
 

@@ -5,6 +5,8 @@ import pytest
 
 from mcptally.messages.decode import Events, decode, decode_slices
 from mcptally.messages.event_spool import Slicing
+from mcptally.process_memory import mapped_files
+from mcptally.tables.mapped_tables import MappedTables
 from mcptally.transcript.events import FRAME_OF_EVENT
 from tests.benchmarks import archive as archives
 from tests.corpus import SAMPLES
@@ -23,9 +25,14 @@ def archive(tmp_path_factory) -> Path:
     return path
 
 
+def slicing(folder: Path, memory: int, size: int) -> Slicing:
+    """Return settings that divide a file of this size if scoring it takes more memory."""
+    return Slicing(folder / "events", memory, size, MappedTables(folder / "mapped"))
+
+
 def sliced(path: Path, folder: Path, *, size: int) -> list[Events]:
     """Return the slices of a file with a memory limit for 200 lines."""
-    slices = decode_slices([path], [path.name], Slicing(folder / "events", 400_000, size))
+    slices = decode_slices([path], [path.name], slicing(folder, 400_000, size))
     assert slices.several
     return list(slices.events)
 
@@ -57,12 +64,15 @@ def test_replies_are_in_the_slice_of_their_message(archive: Path, tmp_path: Path
         assert each.asks["row"].is_in(each.messages["row"].implode()).all()
 
 
-def test_one_recording_is_not_divided(tmp_path: Path):
-    path = tmp_path / "one.jsonl"
-    path.write_bytes(archives.exchange(1, "one") + archives.exchange(2, "two"))
-    slices = decode_slices([path], ["a"], Slicing(tmp_path / "events", 1000, path.stat().st_size))
+def test_a_large_recording_is_not_divided_but_its_tables_are_in_files(tmp_path: Path):
+    path = write(tmp_path / "one.jsonl", conversation(messages=60))
+    whole = decode([path], ["a"])
+    slices = decode_slices([path], ["a"], slicing(tmp_path, 1000, path.stat().st_size))
     assert not slices.several
-    assert next(slices.events).messages.height == 4
+    found = next(slices.events)
+    for name in TABLES:
+        assert getattr(found, name).equals(getattr(whole, name)), name
+    assert sum(map(len, mapped_files())) > size_of_texts(found.replies["response"]) > 0
     assert not (tmp_path / "events").exists()
 
 
@@ -74,18 +84,25 @@ def size_of_texts(column: pl.Series) -> int:
     )
 
 
-def test_what_a_large_recording_repeats_is_in_memory_about_once(tmp_path: Path):
-    name, line, long = "r" * 40, "stderr " * 50, "result " * 30_000
-    events = [opened(name)]
-    for number in range(1, 301, 3):
+NAME, LINE, LONG = "r" * 40, "stderr " * 50, "result " * 30_000
+
+
+def conversation(messages: int) -> list[bytes]:
+    """Return the events of a recording in which calls have the same long result."""
+    events = [opened(NAME)]
+    for number in range(1, messages, 3):
         events += [
-            c2s(number, call(number), name),
-            event("stderr", number + 1, name, text=line),
-            s2c(number + 2, text(number, long), name),
+            c2s(number, call(number), NAME),
+            event("stderr", number + 1, NAME, text=LINE),
+            s2c(number + 2, text(number, LONG), NAME),
         ]
-    path = write(tmp_path / "one.jsonl", events)
-    slicing = Slicing(tmp_path / "events", 1000, path.stat().st_size)
-    found = next(decode_slices([path], ["a"], slicing).events)
+    return events
+
+
+def test_what_a_recording_repeats_is_in_memory_about_once(tmp_path: Path):
+    name, line, long = NAME, LINE, LONG
+    path = write(tmp_path / "one.jsonl", conversation(messages=301))
+    found = decode([path], ["a"])
     assert size_of_texts(found.replies["response"]) < 2 * len(long)
     batches = 20
     assert size_of_texts(found.stderr["text"]) < batches * len(line)
@@ -101,8 +118,7 @@ def test_a_chunk_without_events_ends_neither_the_file_nor_the_run(tmp_path: Path
     other, good = tmp_path / "other.jsonl", tmp_path / "good.jsonl"
     other.write_bytes(line * 3000)
     good.write_bytes(archives.exchange(1, "one"))
-    slicing = Slicing(tmp_path / "events", 100_000, 1)
-    slices = decode_slices([other, good], ["other", "good"], slicing)
+    slices = decode_slices([other, good], ["other", "good"], slicing(tmp_path, 100_000, 1))
     found = next(slices.events)
     assert found.messages.height == 2
     assert found.findings["file"].unique().to_list() == ["other"]

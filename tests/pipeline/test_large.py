@@ -1,6 +1,7 @@
 """Memory limits and unusual sizes: a huge frame, very many small files."""
 
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ import polars as pl
 import pytest
 
 import mcptally as mt
-from mcptally.errors import UsageError
+from mcptally.errors import StoreError, UsageError
 from mcptally.pipeline.plan import PARTITION, jobs_for_memory, partition_bytes_for_memory
 from tests.benchmarks import archive as archives
+from tests.stored_tables import assert_same
+from tests.transcripts import c2s, call, opened, s2c, text, write
 
 pytestmark = pytest.mark.slow
 
@@ -37,6 +40,44 @@ def test_a_frame_of_200_mb_is_a_call_like_any_other(tmp_path: Path):
     calls = pl.read_parquet(tmp_path / "store" / "calls" / "*.parquet")
     kept = calls.select("outcome", pl.col("response").str.len_bytes() >= 200 << 20)
     assert kept.rows() == [("ok", True), ("no_response", None)]
+
+
+@pytest.fixture(scope="module")
+def one_large(tmp_path_factory) -> Path:
+    """Two recordings, one of them with 50 MB; some of its calls fail and are repeated."""
+    folder = tmp_path_factory.mktemp("one_large")
+    events = [opened("large")]
+    for seq in range(1, 241, 2):
+        words = f"{seq % 40} is not a path. " * 25_000
+        events += [
+            c2s(seq, call(seq, path=words[:20]), "large"),
+            s2c(seq + 1, text(seq, words, isError=seq % 5 == 0), "large"),
+        ]
+    write(folder / "large.jsonl", events)
+    write(folder / "small.jsonl", [opened("small"), c2s(1, call(1), "small")])
+    return folder
+
+
+def test_a_large_recording_has_the_same_rows_whether_or_not_its_tables_are_in_files(
+    one_large: Path, tmp_path: Path
+):
+    mt.score(one_large, out=tmp_path / "memory", jobs=1)
+    mt.score(one_large, out=tmp_path / "files", jobs=1, partition_bytes=1 << 20)
+    assert_same(tmp_path / "files", tmp_path / "memory")
+
+
+def test_a_disk_without_room_for_the_tables_of_a_large_recording_is_one_sentence(
+    one_large: Path, tmp_path: Path
+):
+    store = tmp_path / "store"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 * MB, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot be written, the disk is full; there is no st"):
+            mt.score(one_large, out=store, jobs=1, partition_bytes=1 << 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not store.exists()
 
 
 SCORE_AND_PRINT_PEAK = """

@@ -40,6 +40,7 @@ from mcptally.process_memory import gc_paused
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.declaration import StageTable
 from mcptally.tables.findings import Finding, Severity, findings_frame
+from mcptally.tables.mapped_tables import MappedTables
 from mcptally.transcript.events import (
     ABSENT,
     ERROR_DECODER,
@@ -101,6 +102,8 @@ class Events(msgspec.Struct, frozen=True):
     """The `Findings` table."""
     duplicate_members: pl.DataFrame
     """The `DuplicateMembers` table."""
+    mapped: MappedTables
+    """Takes further tables of the same events, if they are a large recording."""
 
 
 _TABLES: Final[dict[str, type[StageTable]]] = {
@@ -200,7 +203,11 @@ class _Collector:
         self.slicing = slicing
         self.budget = MemoryBudget(memory, alone=alone, chunk=slicing.chunk if slicing else None)
         self.spool: EventSpool | None = None
+        self.mapped = slicing.mapped if slicing else MappedTables(Path())
         self.frames: dict[str, list[pl.DataFrame]] = {}
+        """Maps table names to tables that are converted in batches."""
+        self.chunks: list[dict[str, pl.DataFrame]] = []
+        """The tables of earlier chunks, in files, if most events belong to one recording."""
         self.rows = 0
         self.findings: list[Finding] = []
         self.waiting: list[AnyEvent] = []
@@ -460,25 +467,31 @@ class _Collector:
         self.frames.setdefault(name, []).append(frame)
 
     def _spool_chunk(self) -> None:
-        """Write the rows to files, by recording, unless most of them belong to one recording."""
+        """Move the rows to files: by recording, unless most of them belong to one recording."""
         # A chunk can be full only if a folder and a limit are set.
         assert self.slicing is not None and self.budget.limit is not None  # noqa: S101, PT018
         self.batch()
         if not self.frames:  # none of the lines was an event
-            self.budget.begin_chunk(self.budget.spooled, self.budget.shares)
+            self.budget.skip_chunk()
             return
+        size = self.budget.total
+        self._end_chunk()
         if self.spool is None:
             recordings = pl.concat(
-                frame.get_column(Event.recording.name)
-                for frames in self.frames.values()
-                for frame in frames
-                if "recording" in frame.columns
+                table.get_column(Event.recording.name)
+                for chunk in self.chunks
+                for table in chunk.values()
+                if "recording" in table.columns
             )
-            if max(recordings.value_counts()["count"].to_list()) * 2 > recordings.len():
-                self.budget.continue_chunk()
+            most = max(recordings.value_counts()["count"].to_list())
+            self.mapped.is_large = most * 2 > recordings.len()
+            if self.mapped.is_large:
+                self.chunks[-1] = self._moved(self.chunks[-1])
+                self.budget.move_chunk()
                 return
             self.spool = EventSpool(self.slicing, limit=self.budget.limit, read=self.budget.read)
-        self.spool.add(self._take_tables(), self.budget.total)
+            size = self.budget.read
+        self.spool.add(self._take_tables(), size)
         self.budget.begin_chunk(self.spool.memory_of_shares().max(), self.spool.shares)
 
     def slices(self) -> Slices:
@@ -489,24 +502,37 @@ class _Collector:
             schema=DuplicateMembers.schema(),
             orient="row",
         )
+        self._end_chunk()
         tables = self._take_tables()
         if self.spool is not None:
             self.spool.add(tables, self.budget.total)
             shares = _shares(self.spool, findings, duplicates)
             return Slices(several=True, events=shares, digests=self.digests, tallies=self.tallies)
-        events = [Events(**tables, findings=findings, duplicate_members=duplicates)]
+        events = [
+            Events(**tables, findings=findings, duplicate_members=duplicates, mapped=self.mapped)
+        ]
+        del tables
         one = (events.pop() for _ in range(1))
         return Slices(several=False, events=one, digests=self.digests, tallies=self.tallies)
 
-    def _take_tables(self) -> dict[str, pl.DataFrame]:
-        """Return the tables built so far, keyed by name, and start over with empty tables."""
+    def _end_chunk(self) -> None:
+        """Build the tables of a chunk from the rows of its batches."""
         frames = {
             name: pl.concat([table.empty(), *self.frames.pop(name, ())], how="diagonal")
             for name, table in _TABLES.items()
         }
         frames["replies"] = self.long_results.with_texts(frames["replies"])
         self.long_results = LongResults()
-        return {name: table.select(frames[name]) for name, table in _TABLES.items()}
+        tables = {name: table.select(frames.pop(name)) for name, table in _TABLES.items()}
+        self.chunks.append(self._moved(tables))
+
+    def _moved(self, tables: dict[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+        return dict(zip(tables, self.mapped.move([*tables.values()]), strict=True))
+
+    def _take_tables(self) -> dict[str, pl.DataFrame]:
+        """Return the tables of all chunks, keyed by name, and start over without chunks."""
+        chunks, self.chunks = self.chunks, []
+        return {name: pl.concat(chunk.pop(name) for chunk in chunks) for name in _TABLES}
 
 
 def _shares(
@@ -522,6 +548,7 @@ def _shares(
                 **spool.read(share, empty),
                 findings=findings.clear() if share else findings,
                 duplicate_members=duplicate_members,
+                mapped=spool.mapped,
             )
 
 

@@ -17,6 +17,7 @@ import polars as pl
 
 from mcptally.messages.event_tables import DecodedMessages, Event
 from mcptally.messages.memory_budget import memory_of_lines
+from mcptally.tables.mapped_tables import MappedTables
 
 MARGIN: Final = 1.6
 """Factor by which the number of shares exceeds the minimum: shares differ in size, and the process
@@ -32,6 +33,8 @@ class Slicing(msgspec.Struct, frozen=True):
     """Maximum memory in bytes for scoring a chunk of lines."""
     size: int
     """Approximate total size of the transcript files in bytes."""
+    mapped: MappedTables
+    """Takes the tables of a large recording, which is not divided."""
 
 
 class EventSpool:
@@ -50,6 +53,7 @@ class EventSpool:
         """
         slicing.folder.mkdir(parents=True)
         self.folder = slicing.folder
+        self.mapped = slicing.mapped
         self.limit = limit
         self.shares = max(2, math.ceil(MARGIN * slicing.size / read))
         self.chunks: list[int] = []

@@ -2,8 +2,9 @@
 
 Partitions are planned with `PROCESS_BASE_BYTES` and `BYTES_PER_TRANSCRIPT_BYTE` before anything is
 read; during reading, `MemoryBudget` estimates the memory needed. A partition that needs more than
-planned is divided by recording. A recording is never divided: if it does not fit into the free
-memory, only its beginning is read, and a finding reports this (docs/design/pipeline.md).
+planned is divided by recording. A recording is never divided: its tables move to files and, if they
+still need more than the free memory, only its beginning is read, and a finding reports this
+(docs/design/pipeline.md).
 """
 
 from typing import Final, TypeVar
@@ -25,6 +26,11 @@ BYTES_PER_LONGEST_BYTE: Final = 9
 """Bytes of memory for each byte of the longest line, in addition to `BYTES_PER_BYTE`. The other
 constants are the bytes of memory for scoring any partition, for each line, and for each byte."""
 
+BYTES_PER_MOVED_EVENT: Final = 600
+BYTES_PER_MOVED_BYTE: Final = 0.1
+"""Bytes of memory for scoring each line, and each byte, of a recording whose tables are in files.
+"""
+
 PROCESS_BASE_BYTES: Final = PARTITION_BASE_BYTES + (170 << 20)
 """Bytes of memory that a process needs for the smallest partition: `PARTITION_BASE_BYTES`, plus the
 libraries and rules that it loads."""
@@ -32,6 +38,9 @@ libraries and rules that it loads."""
 BYTES_PER_TRANSCRIPT_BYTE: Final = BYTES_PER_BYTE + BYTES_PER_EVENT // 1000
 """Bytes of memory per transcript byte, in addition to `PROCESS_BASE_BYTES`. This is an upper bound
 for real traffic, where lines have at least 1,000 bytes on average."""
+
+BYTES_PER_LARGE_RECORDING_BYTE: Final = BYTES_PER_MOVED_BYTE + BYTES_PER_MOVED_EVENT / 1000
+"""The same for a recording that is larger than a partition."""
 
 TOO_LARGE: Final = (
     "the rest was not read: this file has a recording that needs more than the {} MB of free "
@@ -62,9 +71,11 @@ class MemoryBudget:
         self.total = self.lines = self.longest = 0
         """Number of bytes and lines in the current chunk, and length of the longest line so far."""
         self.spooled = 0.0
-        """Bytes of memory needed to score the largest share of the previous chunks."""
+        """Bytes of memory needed to score the previous chunks, or their largest share."""
         self.shares = 1
         """Number of shares into which each chunk is divided."""
+        self.moved = False
+        """Whether chunks are not divided, but their tables are moved to files."""
 
     def exceeded_by(self, run: LineRun) -> str | None:
         """Count a run of lines; return an error message if the lines now need too much memory."""
@@ -76,9 +87,10 @@ class MemoryBudget:
         if self.memory is None or self.read <= self.unchecked:
             return None
         chunk = memory_of_lines(self.lines, self.total)
+        later = self._memory_of_moved() if self.moved else chunk / self.shares
         need = (
             PARTITION_BASE_BYTES
-            + max(chunk, self.spooled + chunk / self.shares)
+            + max(chunk, self.spooled + later)
             + self.longest * BYTES_PER_LONGEST_BYTE
         )
         return TOO_LARGE.format(self.memory >> 20) if need > self.memory else None
@@ -87,9 +99,13 @@ class MemoryBudget:
         """Return whether the current chunk's lines need more memory than a chunk may use."""
         return self.chunk is not None and memory_of_lines(self.lines, self.total) > self.chunk
 
-    def continue_chunk(self) -> None:
-        """Double the limit of the current chunk, because the chunk cannot be divided."""
-        self.chunk = self.chunk and 2 * self.chunk
+    def move_chunk(self) -> None:
+        """Start a new chunk after the tables of the previous chunk have been moved to files."""
+        self.begin_chunk(self.spooled + self._memory_of_moved(), 1)
+        self.moved = True
+
+    def _memory_of_moved(self) -> float:
+        return self.lines * BYTES_PER_MOVED_EVENT + self.total * BYTES_PER_MOVED_BYTE
 
     def begin_chunk(self, spooled: float, shares: int) -> None:
         """Start a new chunk after the lines of the previous chunk have been written to files.
@@ -98,7 +114,11 @@ class MemoryBudget:
             spooled: bytes of memory needed to score the largest share.
             shares: number of shares into which the lines are divided.
         """
-        self.spooled, self.shares = spooled, shares
+        self.spooled, self.shares, self.moved = spooled, shares, False
+        self.skip_chunk()
+
+    def skip_chunk(self) -> None:
+        """Start a new chunk after one without events."""
         self.total = self.lines = 0
 
 

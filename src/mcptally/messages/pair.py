@@ -105,12 +105,13 @@ def pair(events: Events, conversation: Conversation) -> Paired:
     )
     calls = calls.hstack([ids.alias("call_id")])
     calls = _add_params(calls, events)
-    calls = _add_replies(calls, events)
+    [calls] = events.mapped.move([_add_replies(calls, events)])
     calls = _add_refusals(calls, messages, events)
     calls = _add_identity(calls, conversation)
     calls = _add_notifications(calls, messages, events)
     calls = _add_outcome(calls)
-    return Paired(PairedCalls.select(calls), PairedMessages.select(_link_to_calls(messages, calls)))
+    linked = PairedMessages.select(_link_to_calls(messages, calls))
+    return Paired(*events.mapped.move([PairedCalls.select(calls), linked]))
 
 
 _FROM_MESSAGE: Final = PairedCalls.shared_with(PairedMessages)

@@ -76,8 +76,9 @@ def assign_sessions(events: Events) -> Conversation:
         .pipe(run_query)
     )
     messages = _mark_imported(_add_sessions(messages, events), recordings)
+    [messages] = events.mapped.move([SessionMessages.select(messages)])
     return Conversation(
-        SessionMessages.select(messages),
+        messages,
         SessionIdentities.select(_identities(messages, events)),
         OpenedRecordings.select(recordings),
     )

@@ -40,7 +40,7 @@ from mcptally.pipeline.scoring import ScoringRules, judge_calls
 from mcptally.pipeline.selection import EVERYTHING, Selection
 from mcptally.pipeline.tokens import count_tokens
 from mcptally.pipeline.usage import usage
-from mcptally.process_memory import trim_heap
+from mcptally.process_memory import release_memory
 from mcptally.protocol import all_rules, definition_lint, definition_smells, leaked_secrets
 from mcptally.rules.findings import concat_findings, require_known_rules
 from mcptally.seeds import stages
@@ -56,6 +56,7 @@ from mcptally.tables.declaration import Column, Table
 from mcptally.tables.findings import Findings
 from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.joins import left_join_columns
+from mcptally.tables.mapped_tables import MappedTables
 from mcptally.tables.messages import Messages
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -98,6 +99,8 @@ class GatheredPartition(msgspec.Struct, frozen=True):
     summary: PartitionSummary
     left_out: int = 0
     """Number of unselected calls in the partition's recordings."""
+    mapped: MappedTables = msgspec.field(default_factory=lambda: MappedTables(Path()))
+    """Takes the further tables of a large recording."""
 
 
 class GatheredSlices(NamedTuple):
@@ -153,11 +156,11 @@ def _gather_next(
     if events is None:
         return None
     events = selection.events(events)
-    trim_heap()
+    release_memory()
     events = deduplicate(events, list(names), files)
     conversation = assign_sessions(events)
     opened = conversation.recordings
-    trim_heap()
+    release_memory()
     paired = pair(events, conversation)
     # Keep of the messages only what their counts need.
     events = msgspec.structs.replace(events, messages=events.messages.select(*Event.columns()))
@@ -165,34 +168,40 @@ def _gather_next(
     calls = _with_file_names(paired.calls, file_names)
     messages = _with_file_names(paired.messages, file_names)
     del conversation, paired
-    trim_heap()
+    release_memory()
     findings = concat_findings(
         [events.findings, all_rules.check_protocol(events, messages, calls, names)]
     )
     calls = add_waiting(settle_tasks(calls, messages, events), events.asks)
+    release_memory()
     # Free what no later step reads.
     messages = GatheredMessages.select(messages)
     events = msgspec.structs.replace(events, replies=Replies.empty())
     calls = with_combination(calls).with_columns(error_form())
     calls = evidence.add_recording_end(calls, events.closes)
+    release_memory()
     calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
     summary = _summary(events, calls, messages)
     every = calls.height
     if selection:
         calls = calls.filter(selection.calls())
         messages, findings = _of_calls(messages, calls), _of_calls(findings, calls)
+    release_memory()
     recordings = _recordings(events, opened, calls, file_names)
     if selection:
         recordings = recordings.filter(pl.col("calls") > 0)
+    mapped = events.mapped
     del events
-    trim_heap()
+    [calls] = mapped.move([GatheredCalls.select(calls)])
+    release_memory()
     return GatheredPartition(
-        GatheredCalls.select(calls),
+        calls,
         messages,
         Findings.frame(findings),
         GatheredRecordings.select(recordings),
         summary,
         every - calls.height,
+        mapped,
     )
 
 
@@ -239,16 +248,19 @@ def finish(
     calls = validate.validate_calls(
         add_definitions(part.calls, part.summary.listed, archive.listed), archive.definitions
     )
-    calls = Validated.select(calls)
-    trim_heap()
+    [calls] = part.mapped.move([Validated.select(calls)])
+    release_memory()
     calls = evidence.add_tool_kinds(calls, archive.definitions)
     calls = Evidenced.select(evidence.add_evidence(calls, archive.minutes, archive.forms))
     calls = judge_calls(calls, archive.definitions, archive.combinations, judging)
-    calls = _score(calls, archive)
-    trim_heap()
+    [calls] = part.mapped.move([calls])
+    release_memory()
+    [calls] = part.mapped.move([_score(calls, archive)])
+    release_memory()
     seed_findings, ui_tables = stages.contract_findings(
         calls, part.messages, archive.definitions, archive.forms
     )
+    release_memory()
     findings = require_known_rules(
         concat_findings(
             [
@@ -264,6 +276,7 @@ def finish(
     seed_tables = stages.contract_tables(
         ui_tables, calls, part.summary.validations, payloads=payloads
     )
+    release_memory()
     inputs = list_input_requests(calls)
     if not payloads:
         calls = calls.drop("arguments", "response", "text")
@@ -300,6 +313,7 @@ def finish(
 def _score(calls: pl.DataFrame, archive: PartitionSummary) -> pl.DataFrame:
     """Add seed scores, attempts, normalised errors and validations: `Judged` becomes `Scored`."""
     calls = link_attempts(add_seed_scores(calls, archive.definitions))
+    release_memory()
     calls = calls.hstack(normalise_errors(calls))
     return Scored.select(with_validations(calls, archive.validations))
 

@@ -11,7 +11,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from mcptally.errors import McptallyError, UsageError
-from mcptally.messages.memory_budget import BYTES_PER_TRANSCRIPT_BYTE, PROCESS_BASE_BYTES
+from mcptally.messages.memory_budget import (
+    BYTES_PER_LARGE_RECORDING_BYTE,
+    BYTES_PER_TRANSCRIPT_BYTE,
+    PROCESS_BASE_BYTES,
+)
 from mcptally.plural import count
 from mcptally.transcript import remote
 from mcptally.transcript.discover import SkippedFile, discover
@@ -307,7 +311,9 @@ def undivided(sizes: Mapping[Path, int], limit: int) -> Iterator[str]:
     for recording, group in groups.items():
         size = sum(map(sizes.__getitem__, group))
         if size > limit and all(_last_recording(path) == recording for path in group):
-            need = PROCESS_BASE_BYTES + BYTES_PER_TRANSCRIPT_BYTE * size
+            need = PROCESS_BASE_BYTES + max(
+                BYTES_PER_TRANSCRIPT_BYTE * limit, BYTES_PER_LARGE_RECORDING_BYTE * size
+            )
             more = f" and {count(len(group) - 1, 'more file')}" if len(group) > 1 else ""
             yield (
                 f"{group[0]}{more}: recording {recording} has {size / 1e6:,.0f} MB and cannot be "

@@ -7,6 +7,7 @@ import msgspec
 import polars as pl
 
 from mcptally.pipeline.tokens import count_tokens
+from mcptally.process_memory import release_memory
 from mcptally.review.answers import AppliedReviews
 from mcptally.seeds.inspector.scenario import assign_scenarios
 from mcptally.seeds.inspector.scenario_file import ScenarioEntry, load_scenarios
@@ -68,6 +69,7 @@ def judge_calls(
     """
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
+    release_memory()
     calls = evidence.add_file_facts(calls)
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict, definitions=definitions))
     certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)

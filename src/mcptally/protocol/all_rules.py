@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from mcptally.messages.decode import Events
+from mcptally.process_memory import release_memory
 from mcptally.protocol import http, jsonrpc, lifecycle, message_schemas, progress
 from mcptally.protocol.traffic import Traffic
 from mcptally.rules.findings import concat_findings
@@ -29,4 +30,8 @@ def check_protocol(
         progress.check_progress,
         http.check_http,
     )
-    return concat_findings([findings for check in checks for findings in check(traffic)])
+    found: list[pl.DataFrame] = []
+    for check in checks:
+        found += check(traffic)
+        release_memory()
+    return concat_findings(found)

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mcptally.process_memory import release_memory
 from mcptally.store.manifest import SUMMARIES
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.declaration import Table
@@ -88,6 +89,7 @@ class PartWriter:
                 rows = data[order.slice(start, ROW_GROUP)]
             arrow = rows.to_arrow(compat_level=pl.CompatLevel.newest())
             self._writer(table, arrow.schema, data.height).write_table(arrow)
+            release_memory()
         return data.height
 
     def _writer(self, table: type[Table], schema: pa.Schema, rows: int) -> pq.ParquetWriter:

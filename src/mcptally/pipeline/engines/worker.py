@@ -26,11 +26,14 @@ from mcptally.store.source_files import SourceFile, file_state, source_of
 from mcptally.tables.all_tables import TABLES
 from mcptally.tables.calls import Calls
 from mcptally.tables.findings import Findings
+from mcptally.tables.mapped_tables import MappedTables
 from mcptally.tables.recordings import Recordings
 from mcptally.transcript.files import Span
 
 _FRAMES: Final = tuple(
-    name for name in GatheredPartition.__struct_fields__ if name not in {"summary", "left_out"}
+    name
+    for name in GatheredPartition.__struct_fields__
+    if name not in {"summary", "left_out", "mapped"}
 )
 _SUMMARY_FRAMES: Final = PartitionSummary.__struct_fields__
 
@@ -93,7 +96,8 @@ def gather_files(
     files = partition.files
     names = partition.names or [str(path) for path in files]
     states = [file_state(path) for path in files]
-    slicing = Slicing(folder / "events", partition.chunk, partition.size)
+    mapped = MappedTables(folder.parent)
+    slicing = Slicing(folder / "events", partition.chunk, partition.size, mapped)
     recordings: list[pl.Series] = []
     servers: dict[str | None, None] = {}
     summary: Mapping[str, pl.DataFrame] = {}
@@ -141,7 +145,12 @@ _LONG_TEXTS: Final = ("response", "structured_content", "arguments", "text", "fi
 
 
 def pack(part: GatheredPartition) -> GatheredPartition:
-    """Store each distinct long text of a partition only once, which halves the partition's size."""
+    """Store each distinct long text of a partition only once, which halves the partition's size.
+
+    A large recording stays as it is, because its texts are in files.
+    """
+    if part.mapped.is_large:
+        return part
     categories = pl.Categorical(pl.Categories.random())
     calls = part.calls.with_columns(pl.col(_LONG_TEXTS).cast(categories))
     return msgspec.structs.replace(part, calls=calls)
@@ -149,7 +158,8 @@ def pack(part: GatheredPartition) -> GatheredPartition:
 
 def unpack(part: GatheredPartition) -> GatheredPartition:
     """Restore a partition that `pack` returned."""
-    calls = part.calls.with_columns(_strings(part.calls.get_column(name)) for name in _LONG_TEXTS)
+    packed = [part.calls.get_column(name) for name in _LONG_TEXTS]
+    calls = part.calls.with_columns(_strings(each) for each in packed if each.dtype != pl.String)
     return msgspec.structs.replace(part, calls=calls)
 
 
@@ -266,7 +276,8 @@ class PartitionWorker:
             return
         number, size, part = self.latest
         self.latest = None
-        if sum(kept for kept, _ in self.packed.values()) + size <= self.memory:
+        size = 0 if part.mapped.is_large else size
+        if not size or sum(kept for kept, _ in self.packed.values()) + size <= self.memory:
             self.packed[number] = (size, pack(part))
         else:
             save(self._folder(number), part)
