@@ -99,7 +99,7 @@ from mcptally.errors import QueryError
 store = mt.open_store(sys.argv[1], memory="200MB")
 for query in sys.argv[2:]:
     try:
-        with store.within(1):
+        with store.within(2):
             store.sql(query)
     except QueryError as error:
         print(error)
