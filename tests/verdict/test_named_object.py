@@ -79,31 +79,24 @@ def is_unmentioned(text: str, arguments: str | None, tool: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments", "tool"),
+    ("text", "arguments", "tool", "expected"),
     [
-        ("Contacts database not found", '{"phone": "123"}', "send"),
-        ("Index not found", "{}", "rebuild_index"),
-        ("The kernel could not be started", '{"title": "a"}', "run"),
-        ("Failed to mount the sound archive: EIO", '{"bird": "robin"}', "play"),
+        ("Contacts database not found", '{"phone": "123"}', "send", True),
+        ("Index not found", "{}", "rebuild_index", True),
+        ("The kernel could not be started", '{"title": "a"}', "run", True),
+        ("Failed to mount the sound archive: EIO", '{"bird": "robin"}', "play", True),
+        ("Contacts database not found", '{"db_name": "x"}', "send", False),
+        ("Database not found", '{"name": "shop"}', "drop_database", False),
+        ("Index not found", '{"indexes": ["a"]}', "run", False),
+        ("The kernel could not be started", '{"name": "kernel-3"}', "run", False),
+        ("Database not found", None, "run", False),
+        ("Task not found", '{"id": 5}', "run", False),
     ],
 )
-def test_a_component_that_neither_arguments_nor_tool_mention_is_the_servers(text, arguments, tool):
-    assert is_unmentioned(text, arguments, tool)
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments", "tool"),
-    [
-        ("Contacts database not found", '{"db_name": "x"}', "send"),
-        ("Database not found", '{"name": "shop"}', "drop_database"),
-        ("Index not found", '{"indexes": ["a"]}', "run"),
-        ("The kernel could not be started", '{"name": "kernel-3"}', "run"),
-        ("Database not found", None, "run"),
-        ("Task not found", '{"id": 5}', "run"),
-    ],
-)
-def test_another_component_or_none_is_not_the_servers(text, arguments, tool):
-    assert not is_unmentioned(text, arguments, tool)
+def test_a_component_that_neither_arguments_nor_tool_mention_is_the_servers(
+    text, arguments, tool, expected
+):
+    assert is_unmentioned(text, arguments, tool) == expected
 
 
 def verdict(text: str, arguments: str) -> str:
