@@ -29,6 +29,7 @@ def source(text: str, arguments: str | None) -> str | None:
         ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
         ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),
+        ('code": "E_IO", "message": "/srv/a.txt does not exist"}}', '{"path": "/srv/a.txt"}'),
         ("/usr/bin/find: ‘/srv/a.txt’: No such file or directory", '{"path": "/srv/a.txt"}'),  # noqa: RUF001
         ("No such file or directory: 'svn'", '{"command": "svn log"}'),
         (
@@ -66,7 +67,12 @@ def test_any_other_object_is_the_servers(text, arguments):
 
 @pytest.mark.parametrize(
     ("text", "arguments"),
-    [("open '/srv/app/rates.json'", None), ("boom", "{}"), ("open 'é.txt'", '{"a": "\\u00e9"}')],
+    [
+        ("open '/srv/app/rates.json'", None),
+        ("boom", "{}"),
+        ("open 'é.txt'", '{"a": "\\u00e9"}'),
+        ('429 - {"error":{"code":"SLOW","message":"Slow down"}}', "{}"),
+    ],
 )
 def test_without_an_object_or_arguments_the_source_is_unknown(text, arguments):
     assert source(text, arguments) is None
