@@ -86,7 +86,7 @@ MORE = {
 @pytest.mark.parametrize("query", MORE.values(), ids=MORE)
 def test_sql_is_stopped_at_its_limits(limited: mt.Store, query: str):
     said = "was stopped; ask for less|not supported|maximum supported|depth limit"
-    with pytest.raises((QueryError, duckdb.Error), match=said), limited.within(0.5):
+    with pytest.raises((QueryError, duckdb.Error), match=said), limited.within(0.2):
         limited.sql(query).fetchall()
     assert limited.sql("SELECT tool FROM calls").fetchall() == [("read",)]
 
