@@ -11,6 +11,8 @@ import pytest
 
 import mcptally as mt
 from mcptally.errors import StoreError, UsageError
+from mcptally.pipeline.engines.worker import Partition, gather_files, load, save
+from mcptally.pipeline.partition import GatheredPartition
 from mcptally.pipeline.plan import PARTITION, jobs_for_memory, partition_bytes_for_memory
 from tests.benchmarks import archive as archives
 from tests.stored_tables import assert_same
@@ -64,6 +66,19 @@ def test_a_large_recording_has_the_same_rows_whether_or_not_its_tables_are_in_fi
     mt.score(one_large, out=tmp_path / "memory", jobs=1)
     mt.score(one_large, out=tmp_path / "files", jobs=1, partition_bytes=1 << 20)
     assert_same(tmp_path / "files", tmp_path / "memory")
+
+
+def test_a_large_recording_is_the_same_after_it_was_saved_for_another_worker(
+    one_large: Path, tmp_path: Path
+):
+    files = [one_large / "large.jsonl"]
+    part, _, _ = gather_files(Partition(0, files, 50 * MB, chunk=1000), tmp_path / "scratch")
+    assert isinstance(part, GatheredPartition)
+    assert part.mapped.is_large
+    save(tmp_path / "saved", part)
+    loaded = load(tmp_path / "saved")
+    assert loaded.calls.equals(part.calls)
+    assert loaded.messages.equals(part.messages)
 
 
 def test_a_disk_without_room_for_the_tables_of_a_large_recording_is_one_sentence(
