@@ -62,7 +62,7 @@ TRUTHY = ([], {}, "0", "false", 1, -1, math.inf, True)
 FALSY = (None, False, 0, -0.0, "", math.nan, javascript.MISSING)
 
 
-@pytest.mark.parametrize("value", [*TRUTHY, *FALSY], ids=repr)
+@pytest.mark.parametrize("value", [*TRUTHY, *FALSY])
 def test_a_value_is_truthy_as_in_javascript(value):
     assert javascript.truthy(value) == any(value is each for each in TRUTHY)
 
