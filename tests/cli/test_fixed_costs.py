@@ -83,7 +83,7 @@ COMMANDS = {
     "score --help": Most(set(), 13),
     "rules": Most({"msgspec", "tomllib"}, 13),
     "query STORE select_1": Most(QUERY, 86, statements=18),
-    "query STORE timeline": Most(QUERY, 86, statements=28),
+    "query STORE timeline": Most(QUERY, 86, statements=29),
     "report STORE -o PAGE": Most(QUERY | {"polars", "pyarrow.compute", "numpy.ma"}, 130),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
