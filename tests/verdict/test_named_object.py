@@ -29,7 +29,7 @@ def source(text: str, arguments: str | None) -> str | None:
         ("No enum constant app.Zone.URBAN", '{"zone": "URBAN"}'),
         ("No such file or directory @ rb_sysopen - a/stops.csv", '{"path": "stops.csv"}'),
         ("cannot read ''", '{"path": ""}'),
-        ('code": "E_IO", "message": "/srv/a.txt does not exist"}}', '{"path": "/srv/a.txt"}'),
+        ('code": "E_IO", "message": "/srv/a does not exist", "hint": "h"}}', '{"path": "/srv/a"}'),
         ("/usr/bin/find: ‘/srv/a.txt’: No such file or directory", '{"path": "/srv/a.txt"}'),  # noqa: RUF001
         ("No such file or directory: 'svn'", '{"command": "svn log"}'),
         (

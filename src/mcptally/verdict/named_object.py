@@ -17,10 +17,11 @@ from mcptally.tables.stages import Judged
 
 _QUOTED: Final = r"""(?:^|[^\w'"`])['"`‘]([^'"`’\n]*)['"`’]"""  # noqa: RUF001  (GNU's quotes)
 _JSON_CODE: Final = (
-    r"""^(?:[^{"'\n]{0,100}[{"'\s:]+error["'\s:{]+)?['"]?(?:code|type|kind|status)['"]\s*:\s*"""
-    r"""(?:"[^"\n]*"|'[^'\n]*'|-?\d+)\s*,\s*['"](?:message|msg|details?)['"]\s*:\s*['"]"""
+    r"""(?s)^(?:[^{"'\n]{0,100}[{"'\s:]+error["'\s:{]+)?['"]?(?:code|type|kind|status)['"]\s*:"""
+    r"""\s*(?:"[^"\n]*"|'[^'\n]*'|-?\d+)\s*,\s*['"](?:message|msg|details?)['"]\s*:\s*"""
+    r"""(?:"((?:[^"\\]|\\.)*).*|'(.*))$"""
 )
-"""Matches what precedes the message in `{"error": {"code": "…", "message": "…"}}`."""
+"""Matches `{"error": {"code": "…", "message": "…"}}`; the groups are the message."""
 _NO_SUCH: Final = (
     r"(?i)\b(?:no such (?:table|column|function|module|view|index)[:=]? |unknown command ['\"`])"
     r"((?-i:[\w.])+)"
@@ -259,7 +260,7 @@ def _name(text: pl.Expr) -> pl.Expr:
 def _objects(texts: pl.Series) -> pl.DataFrame:
     """Return one row per text that names an object."""
     whole, quoted = _Components.whole.col, _Components.quoted.col
-    texts = texts.str.replace(_JSON_CODE, "")
+    texts = texts.str.replace(_JSON_CODE, "$1$2")
     is_number = quoted.str.contains(_NUMBER)
     unquoted = captured(pl.when(quoted.is_null() | is_number).then("whole"), _UNQUOTED)
     return (
