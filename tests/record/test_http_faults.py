@@ -17,8 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mcptally.record.http import proxy, upstream
 from mcptally.record.http import server as http_server
-from mcptally.record.http import upstream
 from mcptally.record.http.exchange import ProxiedExchange
 from mcptally.record.http.upstream import UpstreamServer
 from tests.record.http_rig import (
@@ -58,6 +58,27 @@ def test_an_unreachable_server_gives_a_502_in_plain_text(tmp_path):
     (response,) = of(records, "http", phase="response")
     assert (response["status"], response["why"]) == (502, "connection refused")
     assert of(records, "message", dir="c2s")[0]["msg"]["id"] == 1
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 71", "Transfer-Encoding: chunked"])
+def test_a_body_that_arrives_after_the_502_is_recorded(tmp_path, framing):
+    with Rig(tmp_path, free_port()) as rig, rig.client() as client:
+        client.send(f"POST /mcp HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n".encode())
+        assert client.response()[0] == 502
+        client.send(CALL if "Length" in framing else chunk(CALL) + chunk(b""))
+        (message,) = rig.eventually(lambda records: of(records, "message"))
+        assert message["msg"]["id"] == 1
+        assert message["scope"] == end_of(rig)["scope"]
+
+
+def test_the_part_of_a_body_that_arrives_after_the_502_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(proxy, "LINGER_SECONDS", 0.2)
+    with Rig(tmp_path, free_port()) as rig, rig.client() as client:
+        client.send(b"POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: 71\r\n\r\n")
+        assert client.response()[0] == 502
+        client.send(CALL[:-1])
+        (raw,) = rig.eventually(lambda records: of(records, "raw"))
+    assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
 
 
 @pytest.mark.parametrize("how", ["reset", "close"])

@@ -33,7 +33,7 @@ class State(enum.Enum):
     ANSWERED = enum.auto()
     """Waits for the rest of the request; the response is complete."""
     LINGERING = enum.auto()
-    """Waits for the client to close after its last response; its data is discarded."""
+    """Waits for the client to close after its last response; its data is not forwarded."""
     CLOSED = enum.auto()
     """Waits for nothing."""
 

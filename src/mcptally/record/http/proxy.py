@@ -5,6 +5,7 @@ forward. This module decides when each side is read or written, and what happens
 The table `_HANDLERS` at the end of the module defines these actions.
 """
 
+import contextlib
 import functools
 import socket
 from asyncio import Task, TimerHandle
@@ -370,9 +371,7 @@ class ProxyConnection:
 
     def _linger(self) -> None:
         """Keep the connection open until a client that is still sending has read its response."""
-        if self._exchange is not None:
-            self._exchange.truncate_request()
-            self._release_exchange(self._exchange)
+        self._release_received()
         self._final_state = State.LINGERING
         self._abort_server()
         self._client.finish_sending()
@@ -380,10 +379,20 @@ class ProxyConnection:
         self._timer = self._shared.loop.call_later(LINGER_SECONDS, self._close_now)
 
     def _discard(self, data: bytes) -> None:
-        """Read and discard the client's data, so that the client can read its response first."""
+        """Only record the client's data. It is read so that the client can read its response."""
         self._lingered_bytes += len(data)
         if self._lingered_bytes > _MAX_LINGER_BYTES:
             self._close_now()
+        elif self._exchange is not None:
+            with contextlib.suppress(RefusedError):
+                self._protocol.receive_from_client(data)
+            self._release_received()
+
+    def _release_received(self) -> None:
+        """Release the current exchange unless a part of its request is still expected."""
+        if self._exchange is not None and not self._protocol.is_receiving_request:
+            self._exchange.truncate_request()
+            self._release_exchange(self._exchange)
 
     def _ignore(self, _event: object = None) -> None:
         """Do nothing."""
