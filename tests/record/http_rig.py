@@ -26,9 +26,8 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 
 def echo(conn):
     """Answer each request of a connection with its own body."""
-    with contextlib.suppress(AssertionError, OSError):
-        while True:
-            conn.send(json_response(conn.request()[1]))
+    for _, body in conn.requests():
+        conn.send(json_response(body))
 
 
 def answering(*responses):
@@ -132,6 +131,12 @@ class Connection:
         if b"content-length:" in lower:
             size = int(lower.split(b"content-length:")[1].split(b"\r\n")[0])
         return head, self.exactly(size)
+
+    def requests(self):
+        """Yield head and body of each request until the client leaves."""
+        with contextlib.suppress(AssertionError, OSError):
+            while True:
+                yield self.request()
 
     def send(self, data):
         self.sock.sendall(data)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import re
 import select
 import subprocess
 import sys
@@ -128,12 +127,6 @@ class PipedProcess(contextlib.AbstractContextManager):
         out = self.read_to_end()
         err = self.read_to_end(stream="stderr")
         return out, err, self.process.wait(TIMEOUT_SECONDS)
-
-    def end_with_noise(self):
-        """Do the same as `end`, without the message about bytes that are not lines of JSON."""
-        out, err, code = self.end()
-        noise = rb"mcptally: the (client|server) sends bytes that are not lines of JSON.*\n"
-        return out, re.sub(noise, b"", err), code
 
     def _until(self, enough, stream, size):
         fd = getattr(self.process, stream).fileno()

@@ -107,11 +107,6 @@ ACCEPTED = {
     "line feeds alone in the head": (
         b"X: y\nContent-Length: 5\n\nhello", b"hello"),
     "a folded header": (b"X: a\r\n\tb\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
-    "a length that Connection names": (
-        b"Connection: content-length, host\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
-    "an upgrade": (
-        b"Connection: Upgrade, X-U\r\nUpgrade: h2c\r\nX-U: A\r\nContent-Length: 5\r\n\r\nhello",
-        b"hello"),
 }  # fmt: skip
 
 
@@ -132,7 +127,6 @@ def test_forwarded_requests_have_exactly_one_framing(tmp_path, rest, body):
     names = [line.partition(b":")[0].lower() for line in head.split(b"\r\n")[1:] if line]
     assert names.count(b"content-length") + names.count(b"transfer-encoding") == 1
     assert names.count(b"host") == 1
-    assert not {b"upgrade", b"x-u"} & set(names)
     assert b"\n" not in head.replace(b"\r\n", b"")
     assert not re.search(rb"^[ \t]", head, re.MULTILINE)
     assert b";" not in seen
@@ -147,10 +141,9 @@ def test_the_server_receives_only_requests_that_were_recorded(pieces):
     requests = []
 
     def script(conn):
-        with contextlib.suppress(AssertionError, OSError):
-            while True:
-                requests.append(conn.request())
-                conn.send(json_response(b"{}"))
+        for request in conn.requests():
+            requests.append(request)
+            conn.send(json_response(b"{}"))
 
     with tempfile.TemporaryDirectory() as folder, proxied(folder, script) as (rig, client):
         with contextlib.suppress(OSError):
@@ -331,29 +324,37 @@ def test_unrequested_server_data_cannot_answer_the_next_request(tmp_path):
 # --- capacity -------------------------------------------------------------------------------------
 
 
-def test_at_capacity_the_client_idle_for_longest_is_closed(tmp_path, monkeypatch):
-    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(8, 8)))
+@contextlib.contextmanager
+def busy_clients(folder, monkeypatch, count, capacity):
+    """Clients whose calls the server answers when the event `go` is set: (rig, clients, go)."""
+    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(capacity, 8)))
     asked = threading.Semaphore(0)
     go = threading.Event()
 
     def script(conn):
-        with contextlib.suppress(AssertionError, OSError):
-            while True:
-                head, body = conn.request()
-                if b"/wait" in head:
-                    asked.release()
-                    assert go.wait(TIMEOUT_SECONDS)
-                conn.send(json_response(body))
+        for head, body in conn.requests():
+            if b"/wait" in head:
+                asked.release()
+                assert go.wait(TIMEOUT_SECONDS)
+            conn.send(json_response(body))
 
     with (
         ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
+        Rig(folder, server) as rig,
         contextlib.ExitStack() as stack,
     ):
-        busy = [stack.enter_context(rig.client()) for _ in range(3)]
-        for client in busy:
+        clients = [stack.enter_context(rig.client()) for _ in range(count)]
+        for client in clients:
             client.post(CALL, path="/wait")
             assert asked.acquire(timeout=TIMEOUT_SECONDS)
+        yield rig, clients, go
+
+
+def test_at_capacity_the_client_idle_for_longest_is_closed(tmp_path, monkeypatch):
+    with (
+        busy_clients(tmp_path, monkeypatch, 3, capacity=8) as (rig, busy, go),
+        contextlib.ExitStack() as stack,
+    ):
         idle = [stack.enter_context(rig.client()) for _ in range(40)]
         with rig.client() as late:
             assert can_call(late)
@@ -363,35 +364,16 @@ def test_at_capacity_the_client_idle_for_longest_is_closed(tmp_path, monkeypatch
 
 
 def test_at_capacity_new_clients_wait_while_all_clients_are_active(tmp_path, monkeypatch):
-    monkeypatch.setattr(Capacity, "for_this_process", classmethod(lambda _: Capacity(4, 8)))
-    asked = threading.Semaphore(0)
-    go = threading.Event()
-
-    def script(conn):
-        with contextlib.suppress(AssertionError, OSError):
-            while True:
-                _, body = conn.request()
-                asked.release()
-                assert go.wait(TIMEOUT_SECONDS)
-                conn.send(json_response(body))
-
     with (
-        ScriptedServer(script) as server,
-        Rig(tmp_path, server) as rig,
-        contextlib.ExitStack() as stack,
+        busy_clients(tmp_path, monkeypatch, 4, capacity=4) as (rig, busy, go),
+        rig.client() as other,
     ):
-        clients = []
-        for _ in range(4):
-            clients.append(stack.enter_context(rig.client()))
-            clients[-1].post(CALL)
-            assert asked.acquire(timeout=TIMEOUT_SECONDS)
-        with rig.client() as other:
-            other.post(CALL)
-            eventually(lambda: any("active at once" in logged for logged in rig.messages))
-            go.set()
-            assert [client.response()[2] for client in clients] == [CALL] * 4
-            # The first idle client is closed for the waiting client.
-            assert other.response()[2] == CALL
+        other.post(CALL)
+        eventually(lambda: any("active at once" in logged for logged in rig.messages))
+        go.set()
+        assert [client.response()[2] for client in busy] == [CALL] * 4
+        # The first idle client is closed for the waiting client.
+        assert other.response()[2] == CALL
 
 
 def test_capacity_follows_the_limit_on_descriptors(monkeypatch):

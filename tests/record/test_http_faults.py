@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import datetime
+import functools
 import ipaddress
 import os
 import socket
@@ -144,39 +145,25 @@ def test_a_response_before_the_end_of_the_request_reaches_the_client(tmp_path):
         assert response["status"] == 413
 
 
-def test_a_client_disconnect_is_passed_to_the_server_at_once(tmp_path):
+@pytest.mark.parametrize(("stream", "how"), [(b"", "close"), (b"data: {}\n\n", "reset")])
+def test_a_client_disconnect_is_passed_to_the_server_at_once(tmp_path, stream, how):
     gone = threading.Event()
 
     def script(conn):
         conn.request()
-        assert conn.rest() == b""
-        gone.set()
-
-    with proxied(tmp_path, script) as (rig, client):
-        client.post(CALL)
-        rig.eventually(lambda records: of(records, "message"))
-        client.close()
-        assert gone.wait(TIMEOUT_SECONDS)
-        assert end_of(rig)["closed_by"] == "client"
-
-
-def test_a_client_disconnect_during_a_stream_is_passed_to_the_server_at_once(tmp_path):
-    gone = threading.Event()
-
-    def script(conn):
-        conn.request()
-        conn.send(sse_head() + chunk(b"data: {}\n\n"))
+        conn.send(stream and sse_head() + chunk(stream))
         with contextlib.suppress(ConnectionResetError):
             assert conn.rest() == b""
         gone.set()
 
     with proxied(tmp_path, script) as (rig, client):
-        client.get()
-        client.until(b"data: {}\n\n")
-        client.reset()
+        client.post(CALL)
+        rig.eventually(lambda records: of(records, "message"))
+        client.until(stream)
+        getattr(client, how)()
         assert gone.wait(TIMEOUT_SECONDS)
         end = end_of(rig)
-        assert (end["closed_by"], end["why"]) == ("client", "reset")
+        assert (end["closed_by"], end.get("why")) == ("client", {"reset": "reset"}.get(how))
 
 
 def test_a_half_closed_client_still_gets_the_response(tmp_path):
@@ -193,24 +180,6 @@ def test_a_half_closed_client_still_gets_the_response(tmp_path):
         (recording,) = recordings(rig.events())
     assert len(of(recording, "message")) == 2
     assert [e["closed_by"] for e in of(recording, "http", phase="end")] == ["client"]
-
-
-def test_a_client_that_disconnects_during_its_request(tmp_path):
-    got = []
-
-    def script(conn):
-        got.append(conn.rest())
-
-    with proxied(tmp_path, script) as (rig, client):
-        client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
-        eventually(lambda: rig.server.connections)
-        client.close()
-        end = end_of(rig)
-        assert end["closed_by"] == "client"
-        (raw,) = of(rig.events(), "raw")
-        assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
-        eventually(lambda: got)
-    assert got[0].endswith(CALL[:-1])
 
 
 def test_an_idle_connection_closed_by_the_server_is_closed_for_the_client(tmp_path):
@@ -481,17 +450,22 @@ def test_a_half_closed_client_of_a_tls_server_still_gets_the_response(tmp_path, 
     assert len(of(recording, "message")) == 2
 
 
-def test_a_client_disconnect_during_a_request_is_passed_to_a_tls_server(tmp_path, certificates):
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+def test_a_client_disconnect_during_a_request_is_passed_to_the_server(tmp_path, certificates, tls):
     got = []
 
     def script(conn):
         got.append(conn.rest())
 
-    with proxied_tls(tmp_path, certificates, script) as (rig, client):
+    connect = functools.partial(proxied_tls, certificates=certificates) if tls else proxied
+    with connect(tmp_path, script=script) as (rig, client):
         client.send(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + CALL[:-1])
         eventually(lambda: rig.server.connections)
         client.close()
         assert eventually(lambda: got)[0].endswith(CALL[:-1])
+        assert end_of(rig)["closed_by"] == "client"
+        (raw,) = of(rig.events(), "raw")
+        assert (raw["why"], raw["text"].encode()) == ("torn", CALL[:-1])
 
 
 def test_an_untrusted_certificate_gives_an_error_response(tmp_path, certificates):

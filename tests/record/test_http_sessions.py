@@ -25,11 +25,7 @@ RESULT = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 def stateful(conn):
     """A server that opens a new session for every `initialize`, over JSON or SSE."""
     count = 0
-    while not conn.sock._closed:
-        try:
-            head, body = conn.request()
-        except AssertionError:
-            return
+    for head, body in conn.requests():
         session = f"Mcp-Session-Id: sid-{conn.sock.getpeername()[1]}-{count}"
         if b'"initialize"' in body and b"refuse" in head:
             conn.send(json_response(REFUSED, session, status="400 Bad"))
@@ -48,11 +44,7 @@ def stateful(conn):
 
 
 def stateless(conn):
-    while True:
-        try:
-            _, body = conn.request()
-        except AssertionError:
-            return
+    for _, body in conn.requests():
         conn.send(json_response(INITIALIZED if b'"initialize"' in body else RESULT))
 
 
@@ -208,11 +200,7 @@ def legacy(endpoint, *, before=b""):
     streams = []
 
     def script(conn):
-        while True:
-            try:
-                head, _ = conn.request()
-            except AssertionError:
-                return
+        for head, _ in conn.requests():
             if head.startswith(b"GET"):
                 url = endpoint() if callable(endpoint) else endpoint
                 conn.send(sse_head() + before)

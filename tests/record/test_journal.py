@@ -27,9 +27,9 @@ from tests.record.recorder_process import (
     eventually,
     of,
     recorder,
-    script,
 )
 from tests.record.test_writer_process import PRELUDE
+from tests.record.test_writer_process import run as run_script
 
 pytestmark = pytest.mark.slow
 
@@ -46,21 +46,15 @@ def ids(folder, **fields):
 
 def kill_both(folder, source="", *, prelude=PRELUDE):
     """Kill recorder and writer while events 10 to 19 wait in the journal."""
-    done = subprocess.run(
-        [
-            *script(
-                f"{prelude}wait(executed)\nstop_writer()\n{source}\n"
-                f'recording.frames([b\'{{"id":10,"x":"{SECRET}"}}\'], dir=\'c2s\')\n'
-                "frames(11, 20)\n"
-                "os.kill(archive._pid, 9)\nos.waitpid(archive._pid, 0)\nos.kill(os.getpid(), 9)"
-            ),
-            str(folder),
-        ],
-        capture_output=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
+    run_script(
+        folder,
+        f"wait(executed)\nstop_writer()\n{source}\n"
+        f'recording.frames([b\'{{"id":10,"x":"{SECRET}"}}\'], dir=\'c2s\')\n'
+        "frames(11, 20)\n"
+        "os.kill(archive._pid, 9)\nos.waitpid(archive._pid, 0)\nos.kill(os.getpid(), 9)",
+        code=-signal.SIGKILL,
+        prelude=prelude,
     )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
     (left,) = folder.glob("*.journal")
     return left
 
@@ -165,31 +159,24 @@ def test_a_kill_of_everything_during_a_batch_loses_none_of_its_events(batch, tmp
     for place in ("before", "after"):
         folder = tmp_path / place
         folder.mkdir()
-        done = subprocess.run(
-            [
-                *script(
-                    PRELUDE + "from mcptally.transcript.writer.segment import Segment\n"
-                    "wait(executed)\n"
-                    "put = Segment.put\n"
-                    "def fatal(self, lines):\n"
-                    f"    if {place == 'after'}: put(self, lines + b'torn')\n"
-                    "    os.kill(os.getppid(), 9)\n"
-                    "    os.kill(os.getpid(), 9)\n"
-                    "Segment.put = fatal\n"
-                    "os.kill(archive._pid, 9)\n"
-                    "archive._restart()\n"
-                    f"numbers = range(10, 10 + {batch})\n"
-                    "recording.frames([b'{\"id\":%d}' % n for n in numbers], dir='c2s')\n"
-                    "archive.wake()\n"
-                    "time.sleep(1000)"
-                ),
-                str(folder),
-            ],
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            check=False,
+        run_script(
+            folder,
+            "from mcptally.transcript.writer.segment import Segment\n"
+            "wait(executed)\n"
+            "put = Segment.put\n"
+            "def fatal(self, lines):\n"
+            f"    if {place == 'after'}: put(self, lines + b'torn')\n"
+            "    os.kill(os.getppid(), 9)\n"
+            "    os.kill(os.getpid(), 9)\n"
+            "Segment.put = fatal\n"
+            "os.kill(archive._pid, 9)\n"
+            "archive._restart()\n"
+            f"numbers = range(10, 10 + {batch})\n"
+            "recording.frames([b'{\"id\":%d}' % n for n in numbers], dir='c2s')\n"
+            "archive.wake()\n"
+            "time.sleep(1000)",
+            code=-signal.SIGKILL,
         )
-        assert done.returncode == -signal.SIGKILL, done.stderr.decode()
         check_when_unlocked(folder)
         assert ids(folder) == list(range(10 + batch))
         assert not of(events(folder), "gap")

@@ -19,6 +19,7 @@ from tests.record.recorder_process import (
     of,
     recorder,
     script,
+    segments,
 )
 
 ODD = {
@@ -45,17 +46,22 @@ ODD = {
 
 ENDS = {
     "no newline at the end": b'{"a":1}\n{"b":2}',
-    "a torn frame at the end": b'{"a":1}\n{"b":',
+    "a torn frame at the end, and blank lines": b'\n{"a":1}\n\n \n{"b":',
     "nothing at all": b"",
 }
 
 
 @pytest.mark.parametrize("data", [b"".join(ODD.values()), *ENDS.values()], ids=["lines", *ENDS])
 def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path):
-    with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
+    options = ("--redact", "none", "--name", "my server")
+    with RecordedServer(tmp_path, ECHO, *options) as recorded_server:
         recorded_server.send(data)
-        assert recorded_server.end_with_noise() == (data, b"", 0)
+        out, err, code = recorded_server.end()
+    assert (out, code) == (data, 0)
+    assert (b"bytes that are not lines of JSON" in err) == (data not in ENDS.values())
+    ((_, written),) = segments(tmp_path)
     found = events(tmp_path)
+    assert (found[0]["transport"], found[0]["server"]) == ("stdio", "my server")
     *lines, tail = data.split(b"\n")
     wanted = [line.removesuffix(b"\r") for line in lines] + ([tail] if tail else [])
     for way in ("c2s", "s2c"):
@@ -68,18 +74,11 @@ def test_bytes_are_relayed_unchanged_and_every_frame_is_recorded(data, tmp_path)
         for event, frame in zip(recorded, wanted, strict=True):
             if event["event"] == "raw" and "text" in event:
                 assert event["text"].encode() == frame
+            if event["event"] == "message" and "reflowed" not in event:
+                assert b'"msg":%b}\n' % frame in written
     assert [event["seq"] for event in found] == list(range(len(found)))
     stamps = [event["ts_ns"] for event in found]
     assert stamps == sorted(stamps)
-
-
-def test_the_message_is_recorded_with_its_original_bytes(tmp_path):
-    frame = b'{"a":1.50,"a":1E+2 , "n":12345678901234567890123,"s":"\\u00e9"}'
-    with RecordedServer(tmp_path, ECHO, "--redact", "none") as recorded_server:
-        recorded_server.send(frame + b"\r\n")
-        recorded_server.end()
-    (file,) = tmp_path.iterdir()
-    assert file.read_bytes().count(b'"msg":' + frame + b"}\n") == 2
 
 
 def peak_kb(pid):
@@ -229,20 +228,6 @@ def test_the_home_folder_is_replaced_as_clients_start_servers_without_a_shell(tm
     assert of(events(tmp_path / "traces"), "open")
 
 
-def test_open_describes_the_recording_and_close_its_end(tmp_path):
-    with RecordedServer(tmp_path, ECHO, "--name", "my server") as recorded_server:
-        recorded_server.send(b'{"id":1}\nx\n')
-        recorded_server.end()
-    first, *_, last = events(tmp_path)
-    assert (first["v"], first["event"], first["seq"]) == (1, "open", 0)
-    assert (first["transport"], first["server"], first["segment"]) == ("stdio", "my server", 0)
-    assert first["recorder"].startswith("mcptally ")
-    assert first["redaction"]
-    assert (last["event"], last["reason"]) == ("close", "server_exited")
-    assert (last["exit_code"], last["signal"]) == (0, None)
-    assert last["counts"] == {"open": 1, "message": 2, "raw": 2, "lost": 0}
-
-
 HTTP_2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x12\x04\x00\x00\x00\x00\x00" + b"".join(
     b"\x00%c%c\x00\x00\x00\x00\x00%c" % (*divmod(len(data), 256), number) + data
     for number in range(1, 40)
@@ -271,9 +256,3 @@ def test_bytes_that_are_no_json_lines_are_relayed_recorded_counted_and_reported_
         assert b"\n".join(lines) == data.replace(b"\r\n", b"\n").removesuffix(b"\n")
         assert sum(event["bytes"] for event in raw) == sum(map(len, lines))
     assert found[-1]["counts"] == {"open": 1, "raw": len(of(found, "raw")), "lost": 0}
-
-
-def test_an_ordinary_session_with_a_torn_end_and_blank_lines_is_not_reported(tmp_path):
-    with RecordedServer(tmp_path, ECHO) as recorded_server:
-        recorded_server.send(b'\n{"id":1}\n\n \n{"id":2')
-        assert recorded_server.end()[1] == b""

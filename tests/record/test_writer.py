@@ -44,6 +44,11 @@ def archive(folder, *, policy="none", **limits):
     return made, logged
 
 
+def started(folder, **options):
+    made, logged = archive(folder, **options)
+    return made.prepare(transport="stdio", server="s"), logged
+
+
 def is_complete(found):
     """Return whether gaps cover all missing `seq`, times ascend, and `close` has the counts."""
     seqs = [event["seq"] for event in found]
@@ -189,8 +194,7 @@ def test_a_failing_policy_drops_the_copy_and_leaks_nothing(tmp_path):
 
 
 def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
-    made, _ = archive(tmp_path, segment_bytes=2000, compress=False)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, _ = started(tmp_path, segment_bytes=2000, compress=False)
     for number in range(100):
         recording.frames([b'{"id":%d}' % number], dir="c2s")
     recording.close(reason="x")
@@ -205,8 +209,7 @@ def test_segments_rotate_by_size_and_each_begins_with_open(tmp_path):
 
 
 def test_segments_rotate_by_age(tmp_path):
-    made, _ = archive(tmp_path, segment_seconds=1e-6, compress=False)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, _ = started(tmp_path, segment_seconds=1e-6, compress=False)
     recording.begin()
     for _ in range(3):
         recording.frames([b"{}"], dir="c2s")
@@ -218,8 +221,7 @@ def test_segments_rotate_by_age(tmp_path):
 
 def test_events_of_a_removed_segment_are_counted_as_lost_in_the_next_one(tmp_path):
     folder = tmp_path / "t"
-    made, logged = archive(folder, compress=False)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, logged = started(folder, compress=False)
     recording.frames([b'{"id":1}'], dir="c2s")
     (first,) = folder.iterdir()
     shutil.rmtree(folder)
@@ -237,8 +239,7 @@ def test_a_gap_in_a_removed_segment_is_reported_again(tmp_path, monkeypatch):
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     folder = tmp_path / "t"
     folder.write_text("in the way")
-    made, _ = archive(folder, compress=False)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, _ = started(folder, compress=False)
     recording.frames([b"{}"], dir="c2s")
     folder.unlink()
     recording.frames([b"{}"], dir="c2s")  # open, gap of 1, message
@@ -278,8 +279,7 @@ def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, logged = archive(blocker)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, logged = started(blocker)
     for _ in range(3):
         recording.frames([b"{}"], dir="c2s")
     recording.stderr([b"a", b"b"])
@@ -297,8 +297,7 @@ def test_events_lost_without_a_folder_are_reported_by_a_gap_once_it_can_be_made(
 def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
     blocker = tmp_path / "t"
     blocker.write_text("in the way")
-    made, logged = archive(blocker)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, logged = started(blocker)
     recording.frames([b"{}"], dir="c2s")
     recording.close(reason="x")
     assert len(logged) == 2
@@ -308,8 +307,7 @@ def test_losses_without_a_gap_event_are_logged_at_close(tmp_path):
 def test_a_full_disk_leaves_whole_lines_and_a_gap_with_the_number_lost(tmp_path, monkeypatch):
     monkeypatch.setattr(segment_writer, "RETRY_SECONDS", 0)
     monkeypatch.setattr(sys, "dont_write_bytecode", True)  # the size limit would truncate it
-    made, logged = archive(tmp_path)
-    recording = made.prepare(transport="stdio", server="s")
+    recording, logged = started(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, limits[1]))
     try:

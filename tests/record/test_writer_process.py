@@ -108,7 +108,7 @@ frames(0, 10)
 
 
 def run(folder, source, *, code=0, prelude=PRELUDE):
-    """Run `source` after `prelude` in a process; return its stderr and the events."""
+    """Run `source` after `prelude` in a process; return its stderr and the events, if it ends."""
     done = subprocess.run(
         [*script(prelude + source), str(folder)],
         capture_output=True,
@@ -116,7 +116,7 @@ def run(folder, source, *, code=0, prelude=PRELUDE):
         check=False,
     )
     assert done.returncode == code, done.stderr.decode()
-    return done.stderr.decode(), events(folder)
+    return done.stderr.decode(), events(folder, ended=code >= 0)
 
 
 def assert_gaps_count_what_is_missing(found, sent):
