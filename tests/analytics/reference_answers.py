@@ -282,19 +282,10 @@ def finding_counts(tables):
         }
 
 
-def error_groups(tables):
-    """Grouped without templates, by which the question groups as well."""
-    rows = [row for row in tables["calls"] if row["dir"] == "c2s" and row["outcome"] in FAILED]
-    named = [row | ({"tool": row["method"]} if row["tool"] is None else {}) for row in rows]
-    for place, same in of_each(named, "server", "tool", "verdict"):
-        yield place | {"calls": len(same)}
-
-
 ANSWERS = (
     clients,
     context_cost,
     drift,
-    error_groups,
     finding_counts,
     hidden_errors,
     latency,

@@ -44,11 +44,8 @@ def rows(seed, tool="t", *, p=0.1, latency=10.0, count=40, size=6, **fields):
     ]
 
 
-def compared(tmp_path, base, new, **limits):
-    before, after = (
-        build(tmp_path / name, calls) for name, calls in (("base", base), ("new", new))
-    )
-    return before.compare(after, **limits)
+def compared(tmp_path, base, new):
+    return build(tmp_path / "base", base).compare(build(tmp_path / "new", new))
 
 
 LISTED = [definition("a"), definition("b")]
@@ -186,10 +183,10 @@ def test_an_archive_against_itself_has_no_change(tmp_path):
 
 
 def test_a_change_too_small_to_matter_is_no_change(tmp_path):
-    base, new = rows(1, p=0.3, count=400), rows(2, p=0.4, count=400)
-    assert verdicts(compared(tmp_path, base, new))["t", "confidence"] == "worse"
-    found = compared(tmp_path / "strict", base, new, min_difference=0.2)
-    assert verdicts(found)["t", "confidence"] == "unchanged"
+    base = build(tmp_path / "base", rows(1, p=0.3, count=400))
+    new = build(tmp_path / "new", rows(2, p=0.4, count=400))
+    assert verdicts(base.compare(new))["t", "confidence"] == "worse"
+    assert verdicts(base.compare(new, min_difference=0.2))["t", "confidence"] == "unchanged"
 
 
 def test_few_sessions_are_too_little_data_even_with_many_calls(found):

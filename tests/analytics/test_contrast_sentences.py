@@ -63,27 +63,22 @@ def test_a_value_that_its_name_makes_a_secret_is_masked(path):
 
 
 @pytest.mark.parametrize(
-    ("same_failed", "same_calls", "other_worked", "other_calls", "words"),
+    ("counts", "words"),
     [
-        (41, 41, 9, 10, "these arguments fail every time (41 of 41); others work (9 of 10 calls)"),
-        (2, 2, 0, 4, "these arguments fail every time (2 of 2); all others fail, too"),
-        (2, 2, 0, 0, "these arguments fail every time (2 of 2); no others were tried"),
-        (3, 40, 0, 0, "the same call works and fails (3 of 40 fail)"),
-        (1, 1, 9, 10, None),
-        (0, 5, 9, 10, None),
+        (
+            (41, 41, 9, 10),
+            "these arguments fail every time (41 of 41); others work (9 of 10 calls)",
+        ),
+        ((2, 2, 0, 4), "these arguments fail every time (2 of 2); all others fail, too"),
+        ((2, 2, 0, 0), "these arguments fail every time (2 of 2); no others were tried"),
+        ((3, 40, 0, 0), "the same call works and fails (3 of 40 fail)"),
+        ((1, 1, 9, 10), None),
+        ((0, 5, 9, 10), None),
     ],
-)  # fmt: skip
-def test_what_calls_with_the_same_arguments_did_is_worded(
-    same_failed, same_calls, other_worked, other_calls, words
-):
-    assert words == repetition(
-        {
-            "same_failed": same_failed,
-            "same_calls": same_calls,
-            "other_worked": other_worked,
-            "other_calls": other_calls,
-        }
-    )
+)
+def test_what_calls_with_the_same_arguments_did_is_worded(counts, words):
+    names = ("same_failed", "same_calls", "other_worked", "other_calls")
+    assert repetition(dict(zip(names, counts, strict=True))) == words
 
 
 def group(**fields):

@@ -22,13 +22,18 @@ from tests.analytics.built_stores import (
 SERVERS = Servers()
 
 
+def given_in(session, given, *, second=0, **fields):
+    """Return a call with these arguments; each session has its own minute."""
+    at = BEGAN + timedelta(minutes=session, seconds=second)
+    return call(session, arguments=json.dumps(given), requested_at=at, **fields)
+
+
 def calls(arguments, fails, *, sessions=10, kind=REFUSED, **fields):
     """Return one call per session and arguments; it fails if `fails` is true."""
     return [
-        call(
+        given_in(
             session,
-            arguments=json.dumps(given),
-            requested_at=BEGAN + timedelta(minutes=session),
+            given,
             **((kind | {"template": "went wrong"}) if fails(given, session) else OK),
             **{name: value(session) for name, value in fields.items()},
         )
@@ -138,10 +143,9 @@ INVALID = case(
 )
 TIMED_OUT = {"outcome": "timeout", "verdict": "infrastructure", "template": "too late"}
 MIXED_CALLS = [
-    call(
+    given_in(
         session,
-        arguments=json.dumps(given),
-        requested_at=BEGAN + timedelta(minutes=session),
+        given,
         **(
             REFUSED | {"template": "no such zone"}
             if given["zone"] == "Mars"
@@ -214,12 +218,7 @@ def test_a_fact_shared_with_calls_that_fail_otherwise_is_not_reported(tmp_path):
     """Calls with `Mars` never work, but most of them fail with another error."""
     lost, late = (REFUSED | {"template": text} for text in ("no such sheet", "too late"))
     rows = [
-        call(
-            session,
-            arguments=json.dumps({"zone": zone, "n": (7 * session + 11 * number) % 50}),
-            requested_at=BEGAN + timedelta(minutes=session),
-            **outcome,
-        )
+        given_in(session, {"zone": zone, "n": (7 * session + 11 * number) % 50}, **outcome)
         for session in range(12)
         for number, (zone, outcome) in enumerate(
             [*[("Mars", late)] * 8, *[("UTC", OK)] * 3, ("Mars", lost)]
@@ -238,14 +237,13 @@ LARGE = case(
     lambda a, _: len(a["text"]) > 1 or a["text"] == "y",
 )
 QUOTED = SERVERS.add(
-    call(
-        session,
-        arguments=json.dumps({"name": name, "mode": "w" if name == "nope" else mode}),
-        requested_at=BEGAN + timedelta(minutes=session),
-        **(REFUSED | {"template": "no <text>", "error_text": "no nope"} if name == "nope" else OK),
-    )
+    given_in(session, {"name": name, "mode": mode}, **outcome)
     for session in range(12)
-    for name, mode in (("nope", "w"), ("a", "r"), ("b", "r"))
+    for name, mode, outcome in (
+        ("nope", "w", REFUSED | {"template": "no <text>", "error_text": "no nope"}),
+        ("a", "r", OK),
+        ("b", "r", OK),
+    )
 )
 
 
@@ -324,14 +322,9 @@ def test_the_answer_says_how_many_groups_are_not_compared(tmp_path):
 def test_a_fact_about_what_surrounds_calls_is_counted_call_by_call(tmp_path):
     """Repeated arguments in a session are separate calls: only one of them is the first call."""
     rows = [
-        call(
-            session,
-            arguments=json.dumps({"n": session % 7}),
-            requested_at=BEGAN + timedelta(minutes=session, seconds=number),
-            **(REFUSED | {"template": "not yet"} if number == 0 else OK),
-        )
+        given_in(session, {"n": session % 7}, second=second, **outcome)
         for session in range(12)
-        for number in range(4)
+        for second, outcome in enumerate([REFUSED | {"template": "not yet"}, OK, OK, OK])
     ]
     [row] = build(tmp_path / "s", rows).ask("contrasts").pl().to_dicts()
     assert (row["aspect"], row["test"]) == ("place", "first")

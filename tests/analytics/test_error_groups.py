@@ -47,31 +47,23 @@ def test_a_group_has_the_time_of_its_first_and_last_failure(groups):
 
 # Four of ten calls fail; with one more in the divisor, (1 - 4/11)^6 = 0.066, ^7 = 0.042.
 THIRD = [at(i, "a" if i % 3 == 0 else None) for i in range(10)]
-SIX_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 16)])
-SEVEN_LATER = SERVERS.add(THIRD + [at(i) for i in range(10, 17)])
+LATER = {
+    "six calls later": (THIRD + [at(i) for i in range(10, 16)], True),
+    "seven calls later": (THIRD + [at(i) for i in range(10, 17)], False),
+    "four calls after the only failure": ([at(0, "a"), *map(at, range(1, 5))], True),
+    "five calls after the only failure": ([at(0, "a"), *map(at, range(1, 6))], False),
+    "calls to another tool": ([at(0, "a"), *(at(i, tool="u") for i in range(1, 30))], True),
+    "cancelled calls": ([at(0, "a"), *(at(i, outcome="cancelled") for i in range(1, 30))], True),
+}
 
 
-def test_an_error_is_over_after_more_calls_without_it_than_chance_explains(groups):
-    assert groups(SIX_LATER)["a"]["ongoing"]
-    assert not groups(SEVEN_LATER)["a"]["ongoing"]
-
-
-FOUR_LATER = SERVERS.add([at(0, "a"), *(at(i) for i in range(1, 5))])
-FIVE_LATER = SERVERS.add([at(0, "a"), *(at(i) for i in range(1, 6))])
-
-
-def test_one_failure_is_over_after_five_calls_without_it(groups):
-    assert groups(FOUR_LATER)["a"]["ongoing"]
-    assert not groups(FIVE_LATER)["a"]["ongoing"]
-
-
-OTHER_CALLS = [at(i, tool="u") for i in range(1, 30)]
-OTHER_CALLS += [at(i, outcome="cancelled") for i in range(1, 30)]
-NO_EVIDENCE = SERVERS.add([at(0, "a"), *OTHER_CALLS])
-
-
-def test_calls_of_other_tools_and_cancelled_calls_do_not_end_an_error(groups):
-    assert groups(NO_EVIDENCE)["a"]["ongoing"]
+@pytest.mark.parametrize(
+    ("server", "ongoing"),
+    [(SERVERS.add(calls), ongoing) for calls, ongoing in LATER.values()],
+    ids=LATER,
+)
+def test_an_error_is_over_after_more_calls_without_it_than_chance_explains(groups, server, ongoing):
+    assert groups(server)["a"]["ongoing"] == ongoing
 
 
 TIMELESS = SERVERS.add(at(i, "a" if i < 3 else None, requested_at=None) for i in range(9))

@@ -1,11 +1,11 @@
 """The question `schema_advice`: which constraints would have stopped failing calls."""
 
 import json
-from datetime import timedelta
 
 import pytest
 
-from tests.analytics.built_stores import BEGAN, OK, REFUSED, Servers, call, definition
+from tests.analytics.built_stores import Servers, call, definition
+from tests.analytics.test_contrasts import calls
 
 SERVERS = Servers()
 
@@ -15,25 +15,12 @@ def case(arguments, fails, schema, *, works_anyway=0):
 
     `works_anyway` is the number of sessions in which all calls work.
     """
-    rows = [
-        call(
-            session,
-            arguments=json.dumps(given),
-            definition="d",
-            requested_at=BEGAN + timedelta(minutes=session),
-            **(
-                REFUSED | {"template": "refused"}
-                if fails(given) and session >= works_anyway
-                else OK
-            ),
-        )
-        for session in range(10)
-        for given in arguments
-    ]
-    rows += [
-        call("damaged", arguments=text, definition="d", requested_at=BEGAN, **OK)
-        for text in ('{"', None)
-    ]
+    rows = calls(
+        arguments,
+        lambda given, session: fails(given) and session >= works_anyway,
+        definition=lambda _: "d",
+    )
+    rows += [call("damaged", arguments=text, definition="d") for text in ('{"', None)]
     return SERVERS.add(rows, [definition("t", definition="d", input_schema=json.dumps(schema))])
 
 

@@ -420,34 +420,31 @@ def test_a_name_that_worked_once_is_a_tool_whatever_the_listings_say(answers, na
 
 
 MAYBE = [call(n, "maybe", **REFUSED) for n in range(9)]
+OTHER_LABEL = definition("maybe", server="http", server_name="git")
 LISTINGS = {
-    "no listing": [],
-    "a listing of another server": [definition("real", server="other")],
-    "the first page": [definition("real", complete=False)],
-    "a later listing": [
-        definition("real"),
-        definition("maybe", first_seen=BEGAN + timedelta(days=9)),
-    ],
+    "no listing": ([], ["maybe"]),
+    "a listing of another server": ([definition("real", server="other")], ["maybe"]),
+    "the first page": ([definition("real", complete=False)], ["maybe"]),
+    "a later listing": ([definition("real"), definition("maybe", first_seen=LATER)], ["maybe"]),
+    "one of another server, and one that lacks it": ([definition("real"), OTHER_LABEL], []),
+    "one of this server under another label": (
+        [definition("real"), OTHER_LABEL],
+        ["maybe"],
+        [{"recording": "0", "server": "s", "server_name": "git"}],
+    ),
 }
 
 
 @pytest.mark.parametrize(
-    "server", [SERVERS.add(MAYBE, listing) for listing in LISTINGS.values()], ids=LISTINGS
+    ("server", "tools"),
+    [
+        (SERVERS.add(MAYBE, listing, *recordings), tools)
+        for listing, tools, *recordings in LISTINGS.values()
+    ],
+    ids=LISTINGS,
 )
-def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server):
-    assert named(server) == ["maybe"]
-
-
-TWO_LABELS = [definition("real"), definition("maybe", server="http", server_name="git")]
-OTHER_SERVER = SERVERS.add(MAYBE, TWO_LABELS)
-SAME_SERVER = SERVERS.add(
-    MAYBE, TWO_LABELS, [{"recording": "0", "server": "s", "server_name": "git"}]
-)
-
-
-def test_a_listing_of_the_same_server_under_another_label_counts(named):
-    assert named(OTHER_SERVER) == []
-    assert named(SAME_SERVER) == ["maybe"]
+def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server, tools):
+    assert named(server) == tools
 
 
 ENOUGH = {

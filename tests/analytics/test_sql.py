@@ -180,19 +180,6 @@ def test_parameters_and_errors_pass_through_the_child_process(limited: mt.Store)
 
 
 @pytest.mark.slow
-def test_a_query_does_not_wait_for_a_slow_one(small: mt.Store):
-    store = mt.open_store(small.path, memory="200MB")
-    with ThreadPoolExecutor(2) as pool, store.within(2):
-        list(pool.map(store.sql, ["SELECT 1", "SELECT 2"]))  # both processes are there
-        slow = pool.submit(store.sql, MORE["rows without end"])
-        for _ in range(3):  # the first may come before the slow one
-            assert store.sql("SELECT tool FROM calls").fetchall() == [("read",)]
-        assert not slow.done()
-        with pytest.raises(QueryError, match="more than 2 s"):
-            slow.result()
-
-
-@pytest.mark.slow
 def test_a_comparison_has_the_memory_limit_of_its_stores_and_spills_outside_the_working_folder(
     small, limited
 ):

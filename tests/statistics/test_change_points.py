@@ -52,25 +52,27 @@ def simulated(
     if later is not None:
         chance = np.where(second >= SECONDS / 2, chances(later), chance)
     failed = random.random(len(session)) < chance
-    order = np.argsort(second)
-    ones, zeros = np.ones(len(session)), np.zeros(len(session), np.int64)
-    return change_points.Series(
-        second[order], ones, failed[order].astype(float), zeros, session[order]
-    )
+    return series(second, failed, session, np.argsort(second))
+
+
+def series(
+    at: np.ndarray, failed: np.ndarray, session: np.ndarray, order: Any = slice(None)
+) -> change_points.Series:
+    """Return calls to one tool in this order."""
+    ones, zeros = np.ones(len(at)), np.zeros(len(at), np.int64)
+    columns = at, ones, failed.astype(float), zeros, session
+    return change_points.Series(*(column[order] for column in columns))
 
 
 def test_the_order_of_calls_at_one_time_does_not_matter():
     random = np.random.default_rng(3)
     at = np.repeat(np.arange(40.0), 5)
     hits = (at >= 20) * (random.random(200) < 0.9)
-    series = change_points.Series(
-        at, np.ones(200), hits.astype(float), np.zeros(200, int), np.arange(200) // 10
-    )
-    shuffled = np.lexsort((random.random(200), at))
-    other = change_points.Series(*(column[shuffled] for column in series))
-    expected = change_points.change_points(series)
+    session = np.arange(200) // 10
+    expected = change_points.change_points(series(at, hits, session))
     assert [change.at for change in expected] == [20]
-    found = change_points.change_points(other)
+    shuffled = np.lexsort((random.random(200), at))
+    found = change_points.change_points(series(at, hits, session, shuffled))
     assert [tuple(change) for change in found] == [pytest.approx(tuple(c)) for c in expected]
 
 
@@ -78,10 +80,7 @@ def test_the_order_of_calls_at_one_time_does_not_matter():
 def test_a_change_whose_p_value_rounds_to_zero_is_found_where_it_is():
     at = np.arange(6000.0)
     hits = np.random.default_rng(6).random(6000) < np.where(at < 4500, 0.1, 1)
-    series = change_points.Series(
-        at, np.ones(6000), hits.astype(float), np.zeros(6000, int), np.arange(6000)
-    )
-    [change] = change_points.change_points(series)
+    [change] = change_points.change_points(series(at, hits, np.arange(6000)))
     assert change.p_value == 0
     assert change.at == pytest.approx(4500, abs=3)
 

@@ -47,29 +47,21 @@ def test_a_fact_and_the_absence_of_another_that_must_hold_together_are_found():
     assert found.effect == 1
 
 
-def test_a_cause_that_is_the_same_for_all_calls_of_a_session_is_found():
-    def by_client(holds, session, _):
-        holds[:, CAUSE] = session % 3 == 0
+@pytest.mark.parametrize(
+    ("meets", "fact"),
+    [
+        (lambda _, session: session % 3 == 0, CAUSE),
+        (lambda _, session: session == 0, -1),
+        (lambda holds, session: holds & (session < 2), CAUSE),
+    ],
+    ids=["all calls of several sessions", "all calls of one", "some calls of two"],
+)
+def test_a_cause_that_only_some_sessions_meet_is_found_unless_it_is_one(meets, fact):
+    def failed(holds, session, _):
+        holds[:, CAUSE] = meets(holds[:, CAUSE], session)
         return holds[:, CAUSE]
 
-    found = only(simulated(by_client, sessions=24, calls=6))
-    assert (found.fact, found.effect) == (CAUSE, 1)
-
-
-def test_a_cause_of_one_session_is_not_told_from_chance():
-    def by_client(holds, session, _):
-        holds[:, CAUSE] = session == 0
-        return holds[:, CAUSE]
-
-    assert only(simulated(by_client, sessions=12)).fact == -1
-
-
-def test_a_cause_that_few_of_many_sessions_meet_is_found():
-    def in_two_sessions(holds, session, _):
-        holds[:, CAUSE] &= session < 2
-        return holds[:, CAUSE]
-
-    assert only(simulated(in_two_sessions)).fact == CAUSE
+    assert only(simulated(failed, sessions=24, calls=15)).fact == fact
 
 
 def test_a_fact_that_holds_for_few_repetitions_of_each_call_counts_little():
