@@ -107,38 +107,76 @@ def missing_file(
     return talk(*calls, program=program)
 
 
-@pytest.mark.parametrize(
-    ("case", "fault"),
-    [
-        (CASES.add(*missing_file(DENIED)), "tool"),
-        (CASES.add(*missing_file("Cannot create document: the title is too long")), "caller"),
-        (
-            CASES.add(
-                *missing_file(DENIED, "/srv/out/b.docx", "Document /srv/out/b.docx does not exist")
-            ),
-            "caller",
-        ),
-        (CASES.add(*missing_file(DENIED, error="Sheet Nope not found")), "caller"),
-        (CASES.add(*missing_file(MISSING, error=DENIED)[:3]), "caller"),
-    ],
-    ids=["denied", "not denied", "another file", "another object", "before"],
-)
-def test_a_file_that_the_server_could_not_write_is_not_missing_because_of_the_caller(
-    judged, case, fault
-):
-    assert judged(case).row(-1, named=True)["fault"] == fault
+def opens_files(*calls: tuple[str, str | None]) -> list[dict]:
+    """Return calls with a file, and their errors if they fail."""
+    return talk(*(("open", {"path": path}, said) for path, said in calls))
+
+
+def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
+    """Return a call that fails with `other`, and one with these arguments that fails to decode."""
+    return talk((tool, {"id": "1"}, other), ("get", arguments, BYTES))
+
+
+OTHER_FILE = "/srv/out/b.docx", "Document /srv/out/b.docx does not exist"
+ZIP = "zip: not a valid zip file"
+BYTES = "'utf-8' codec can't decode byte 0xe9 in position 1: invalid start byte"
+FAULTS = {
+    "a file that the server may not write is missing": (missing_file(DENIED), ["tool", "tool"]),
+    "a file that it could not write for another reason": (
+        missing_file("Cannot create document: the title is too long"),
+        ["caller", "caller"],
+    ),
+    "another file is missing": (missing_file(DENIED, *OTHER_FILE), ["tool", "caller"]),
+    "another object is missing": (
+        missing_file(DENIED, error="Sheet Nope not found"),
+        ["tool", "caller"],
+    ),
+    "a file was missing before": (missing_file(MISSING, error=DENIED), ["caller", "tool"]),
+    "the host starts the server as a user without rights": (
+        missing_file(DENIED, program="/usr/bin/sudo"),
+        ["client", "client"],
+    ),
+    "a program that is called like sudo": (
+        missing_file(DENIED, program="sudoku"),
+        ["tool", "tool"],
+    ),
+    "another user, and no rights are missing": (
+        missing_file("Command 'npx' not found", program="sudo"),
+        ["tool", "caller"],
+    ),
+    "a file that worked before is damaged": (
+        opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", ZIP)),
+        [None, "tool"],
+    ),
+    "a file that works later was damaged": (
+        opens_files(("/srv/a.xlsx", ZIP), ("/srv/a.xlsx", None)),
+        ["tool", None],
+    ),
+    "another file is damaged": (
+        opens_files(("/srv/a.xlsx", None), ("/srv/a.csv", ZIP)),
+        [None, "caller"],
+    ),
+    "a file that worked lacks something": (
+        opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", "No sheet X")),
+        [None, "caller"],
+    ),
+    "bytes of a tool that asks a service": (reads("HTTP 503", id="7"), ["upstream", "upstream"]),
+    "bytes of a tool that connects to a service": (
+        reads("connect ECONNREFUSED 127.0.0.1:80", id="7"),
+        ["upstream", "upstream"],
+    ),
+    "bytes without a service": (reads("The list is too long", id="7"), ["caller", "tool"]),
+    "bytes of another tool": (reads("HTTP 503", "list", id="7"), ["upstream", "tool"]),
+    "bytes of a file of the caller": (reads("HTTP 503", file="a.txt"), ["upstream", "caller"]),
+}
 
 
 @pytest.mark.parametrize(
     ("case", "faults"),
-    [
-        (CASES.add(*missing_file(DENIED, program="/usr/bin/sudo")), ["client", "client"]),
-        (CASES.add(*missing_file(DENIED, program="sudoku")), ["tool", "tool"]),
-        (CASES.add(*missing_file("Command 'npx' not found", program="sudo")), ["tool", "caller"]),
-    ],
-    ids=["another user", "same user", "not denied"],
+    [(CASES.add(*events), faults) for events, faults in FAULTS.values()],
+    ids=FAULTS,
 )
-def test_a_host_that_starts_a_server_as_a_user_without_rights_is_at_fault(judged, case, faults):
+def test_other_calls_of_a_session_show_whose_fault_a_failure_is(judged, case, faults):
     assert judged(case).get_column("fault").to_list() == faults
 
 
@@ -168,49 +206,3 @@ def logs(result: str, logged: str = LOGGED, *, structured: bool = False) -> list
 def test_an_empty_result_with_an_exception_on_stderr_is_a_hidden_error(judged, case, fault):
     [only] = judged(case).rows(named=True)
     assert (only["outcome"], only["fault"]) == ("hidden_error" if fault else "ok", fault)
-
-
-def opens_files(*calls: tuple[str, str | None]) -> list[dict]:
-    """Return calls with a file, and their errors if they fail."""
-    return talk(*(("open", {"path": path}, said) for path, said in calls))
-
-
-ZIP = "zip: not a valid zip file"
-
-
-@pytest.mark.parametrize(
-    ("case", "fault"),
-    [
-        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", ZIP))), "tool"),
-        (CASES.add(*opens_files(("/srv/a.xlsx", ZIP), ("/srv/a.xlsx", None))), "tool"),
-        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.csv", ZIP))), "caller"),
-        (CASES.add(*opens_files(("/srv/a.xlsx", None), ("/srv/a.xlsx", "No sheet X"))), "caller"),
-    ],
-    ids=["worked before", "works later", "another file", "not damaged"],
-)
-def test_a_file_with_which_other_calls_work_is_not_damaged_by_the_caller(judged, case, fault):
-    [failed] = judged(case).filter(outcome="tool_error").rows(named=True)
-    assert failed["fault"] == fault
-
-
-BYTES = "'utf-8' codec can't decode byte 0xe9 in position 1: invalid start byte"
-
-
-def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
-    """Return a call that fails with `other`, and one with these arguments that fails to decode."""
-    return talk((tool, {"id": "1"}, other), ("get", arguments, BYTES))
-
-
-@pytest.mark.parametrize(
-    ("case", "fault"),
-    [
-        (CASES.add(*reads("HTTP 503", id="7")), "upstream"),
-        (CASES.add(*reads("connect ECONNREFUSED 127.0.0.1:80", id="7")), "upstream"),
-        (CASES.add(*reads("The list is too long", id="7")), "tool"),
-        (CASES.add(*reads("HTTP 503", "list", id="7")), "tool"),
-        (CASES.add(*reads("HTTP 503", file="a.txt")), "caller"),
-    ],
-    ids=["status", "connection", "no service", "another tool", "a file of the caller"],
-)
-def test_data_of_a_tool_that_asks_a_service_is_the_service_s(judged, case, fault):
-    assert judged(case).row(-1, named=True)["fault"] == fault

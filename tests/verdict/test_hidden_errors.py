@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mcptally.verdict import find_hidden_errors, hidden_errors, json_paths
+from tests.strategies import JSON_VALUES
 
 RESULTS = tomllib.loads(
     Path(__file__).with_name("hidden_error_texts.toml").read_text(encoding="utf-8")
@@ -115,20 +116,11 @@ def test_json_is_written_as_lines_of_path_and_value(text: str, lines: str):
     assert json_paths.lines(pl.Series([text])).to_list() == [lines]
 
 
-NESTED = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=20)),
-    lambda inner: st.one_of(
-        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
-    ),
-    max_leaves=30,
-)
-
-
 MEMBERS = st.sampled_from(["error", "status", "a", "message"])
 ANY = st.one_of(
     st.none(),
     st.text(max_size=200),
-    st.dictionaries(MEMBERS, NESTED, max_size=4).map(json.dumps),
+    st.dictionaries(MEMBERS, JSON_VALUES, max_size=4).map(json.dumps),
 )
 
 
@@ -178,29 +170,3 @@ def test_a_later_block_that_is_no_failure_changes_nothing():
     results = find_hidden_errors(calls)
     assert results["hidden_error"].to_list() == [False, True]
     assert results["hidden_text"].to_list() == [None, "Error: closed"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"valid": false, "errors": ["Path does not exist: /a"]}',
-        '{"result": {"is_valid": false, "issues": [{"message": "missing field name"}]}}',
-        '{"available": false, "message": "no copies, none can be found"}',
-        '{"exists": false, "reason": "key not found"}',
-    ],
-)
-def test_an_answer_of_a_checker_is_not_a_failure(text):
-    assert not found(text, tool="validate")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"data": {"result": {"isError": true, "text": "no order"}}}',
-        '{"result": {"data": {"status": "error", "message": "503"}}}',
-        '[{"shop": "A", "success": false}, {"shop": "B", "success": false}]',
-        '{"response": {"body": {"error": {"message": "bad gateway"}}}}',
-    ],
-)
-def test_failures_nested_in_results_and_lists_are_found(text):
-    assert found(text)
