@@ -20,6 +20,7 @@ import mcptally as mt
 from mcptally.analytics.child_process import PROCESSES
 from mcptally.analytics.views import question_titles
 from mcptally.output.mcp_server import server
+from tests.output.test_mock import INSPECTOR, needs_inspector
 from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
@@ -330,14 +331,8 @@ def test_recorded_by_our_recorder_and_scored_by_our_pipeline_there_is_no_finding
     assert outcomes == [("ok",), ("tool_error",)]
 
 
-INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules/.bin/mcp-inspector"
-
-
 @pytest.mark.server
-@pytest.mark.skipif(
-    not INSPECTOR.exists(),
-    reason="no MCP Inspector: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
-)
+@needs_inspector
 def test_the_mcp_inspector_accepts_the_server(folder: Path):
     served = [sys.executable, "-m", "mcptally", "serve", str(folder / "store")]
     method = ["tools/call", "--tool-name", "ask", "--tool-arg", "question=tool_scores"]

@@ -1,11 +1,13 @@
 """`mcptally mock`: replies, their order, failures, and requests that it cannot answer."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -204,34 +206,39 @@ def test_the_command_serves_stdio_from_an_archive(archive: Path):
     assert asyncio.run(conversation()) == ("written", False)
 
 
-def test_the_command_serves_http_and_each_session_begins_with_the_first_reply(store: Path):
+@contextlib.contextmanager
+def over_http(store: Path) -> Iterator[str]:
+    """The address of a mock server in its own process."""
     command = [*MOCK, str(store), "--listen", "127.0.0.1:0"]
-    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            yield served.stdout.readline().strip()
+        finally:
+            served.terminate()
 
+
+def test_the_command_serves_http_and_each_session_begins_with_the_first_reply(store: Path):
     async def conversation(address, mode):
         async with Client(address, mode=mode) as client:
             arguments = {"path": "a", "lines": 2}
             return [words(await client.call_tool("read", arguments))[0] for _ in range(2)]
 
-    try:
-        address = served.stdout.readline().strip()
-        for _ in range(2):
-            told = asyncio.run(conversation(address, "legacy"))
-            assert told == ["no such file", "new"]
-        assert asyncio.run(conversation(address, "auto")) == ["no such file", "new"]
-    finally:
-        served.terminate()
-        served.communicate()
+    with over_http(store) as address:
+        for mode in ("legacy", "legacy", "auto"):
+            assert asyncio.run(conversation(address, mode)) == ["no such file", "new"]
 
 
 INSPECTOR = Path(os.environ.get("MCPTALLY_SERVERS", "/nowhere")) / "node_modules/.bin/mcp-inspector"
 
 
-@pytest.mark.server
-@pytest.mark.skipif(
+needs_inspector = pytest.mark.skipif(
     not INSPECTOR.exists(),
     reason="no MCP Inspector: bash .ci/servers.sh FOLDER, MCPTALLY_SERVERS=FOLDER",
 )
+
+
+@pytest.mark.server
+@needs_inspector
 def test_the_inspector_gets_the_recorded_reply(store: Path):
     method = ("--method", "tools/call", "--tool-name", "write")
     arguments = ("--tool-arg", "path=a", "--tool-arg", "content=new")

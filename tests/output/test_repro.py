@@ -14,6 +14,7 @@ import mcptally as mt
 from mcptally.errors import QueryError, UsageError
 from mcptally.output import mock
 from mcptally.output.repro import script
+from tests.output.test_mock import over_http
 from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
@@ -178,10 +179,7 @@ def test_the_command_runs_the_script_and_exits_with_its_code(store, tmp_path):
 def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
     store, tmp_path, monkeypatch
 ):
-    command = [*PYTHON, "mock", str(store.path), "--listen", "127.0.0.1:0"]
-    served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        address = served.stdout.readline().strip()
+    with over_http(store.path) as address:
         events = [
             opened(command=None, url=address, transport="streamable_http"),
             *exchange(call(1, "read", path="b"), text(1, MISSING, isError=True)),
@@ -190,9 +188,6 @@ def test_a_call_over_http_is_recorded_by_a_recorder_in_front_of_the_server(
         asked, again = mt.open_store(tmp_path / "over_http"), tmp_path / "again"
         source = script(asked, id_of(asked, 1), read_only=["read"])
         assert executed(source, None, monkeypatch, "--record", str(again)) == 0
-    finally:
-        served.terminate()
-        served.communicate()
     found = calls_of_tools(again, tmp_path / "store")
     assert found == [("demo", "streamable_http", "read", "tool_error", MISSING)]
 

@@ -37,20 +37,6 @@ CHANGES: Final = frozenset(
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def in_plain_duckdb(store: Path) -> set[str] | None:
-    """The ids of calls in the views of `mcptally.duckdb`; None if there is no such file."""
-    if not (store / "mcptally.duckdb").exists():
-        return None
-    with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
-        connection.execute("SET VARIABLE store = ?", [str(store)])
-        return {name for (name,) in connection.execute("SELECT call_id FROM calls").fetchall()}
-
-
-def is_like(now: dict[str, pl.DataFrame], wanted: dict[str, pl.DataFrame]) -> bool:
-    """Whether the tables of two stores are equal."""
-    return all(now[name].equals(frame) for name, frame in wanted.items())
-
-
 # --- commands --------------------------------------------------------------------
 
 
@@ -229,11 +215,19 @@ def after_each_step(
 
 def _which(stores: dict[str, dict[str, pl.DataFrame]], store: Path) -> str:
     """Return which of two different stores, given by their tables, is in a folder."""
-    now, seen = tables(store), in_plain_duckdb(store)
-    same = [name for name, wanted in stores.items() if is_like(now, wanted)]
+    now = tables(store)
+    same = [
+        name
+        for name, wanted in stores.items()
+        if all(now[table].equals(frame) for table, frame in wanted.items())
+    ]
     assert len(same) == 1, "neither the old store nor the new one"
-    ids = [set(wanted["calls"]["call_id"]) for wanted in stores.values()]
-    assert seen is None or seen in ids, "mcptally.duckdb reads neither store"
+    if (store / "mcptally.duckdb").exists():
+        with duckdb.connect(str(store / "mcptally.duckdb"), read_only=True) as connection:
+            connection.execute("SET VARIABLE store = ?", [str(store)])
+            seen = set(connection.sql("SELECT call_id FROM calls").pl()["call_id"])
+        ids = [set(wanted["calls"]["call_id"]) for wanted in stores.values()]
+        assert seen in ids, "mcptally.duckdb reads neither store"
     return same[0]
 
 

@@ -90,6 +90,18 @@ def asked(id_: Any, tool: str, given: dict[str, Any]) -> dict[str, Any]:
     return request(id_, "tools/call", name="validate", arguments={"tool": tool, "arguments": given})
 
 
+def recording_of(
+    name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any], server: str = "demo"
+) -> list[dict[str, Any]]:
+    """A recording of a server: minute, side and message of each event."""
+    begin = 1_700_000_000_000_000_000
+    events = [opened(name, server=server)]
+    for minute, side, msg in said:
+        seq = len(events)
+        events.append(side(seq, msg, name) | {"ts_ns": begin + minute * MINUTE + seq})
+    return events
+
+
 def recording(name: str, seed: int) -> list[dict[str, Any]]:
     """A random recording of one of two servers: it may list tools, fail, or validate arguments.
 
@@ -98,22 +110,16 @@ def recording(name: str, seed: int) -> list[dict[str, Any]]:
     """
     chance = random.Random(seed)
     server = chance.choice(["demo", "other"])
-    events = [opened(name, server=server)]
-    id_ = 0
-
-    def say(msg: Any, side: Callable[..., dict[str, Any]], at: int) -> None:
-        said = side(len(events), msg, name)
-        events.append(said | {"ts_ns": 1_700_000_000_000_000_000 + at * MINUTE + len(events)})
-
-    at = chance.randrange(4)
+    said: list[tuple[int, Callable[..., dict[str, Any]], Any]] = []
+    id_, at = 0, chance.randrange(4)
     if chance.random() < 0.4:
         schema = {"type": "object", "required": chance.sample(["x", "y"], 1)}
         tools = [
             {"name": tool, "description": f"version {chance.randrange(2)}", "inputSchema": schema}
             for tool in ("a", "b")
         ]
-        say(request("l", "tools/list"), c2s, at)
-        say(result("l", tools=tools), s2c, at)
+        said.append((at, c2s, request("l", "tools/list")))
+        said.append((at, s2c, result("l", tools=tools)))
     down = chance.random() < 0.4
     for _ in range(chance.randrange(2, 12)):
         id_ += 1
@@ -121,17 +127,18 @@ def recording(name: str, seed: int) -> list[dict[str, Any]]:
         tool = chance.choice(["a", "b", "c", "d"])
         given = {key: chance.randrange(2) for key in chance.sample(["x", "y", "z"], 2)}
         if chance.random() < 0.15:
-            say(asked(id_, tool, given), c2s, at)
+            said.append((at, c2s, asked(id_, tool, given)))
             verdict = {"valid": chance.random() < 0.5, "errors": [], "warnings": []}
-            say(text(id_, json.dumps(verdict)), s2c, at)
+            said.append((at, s2c, text(id_, json.dumps(verdict))))
             continue
-        say(call(id_, tool, **given), c2s, at)
+        said.append((at, c2s, call(id_, tool, **given)))
         if down or chance.random() < 0.2:
             words = chance.choice(["Failed to load items", "Error executing tool", "x not found"])
-            say(text(id_, words, isError=True), s2c, at)
+            said.append((at, s2c, text(id_, words, isError=True)))
         else:
             words = chance.choice(['{"ok": 1}', '{"ok": 1}', '{"ok": 1}', "Could not load it", "x"])
-            say(text(id_, words), s2c, at)
+            said.append((at, s2c, text(id_, words)))
+    events = recording_of(name, *said, server=server)
     if chance.random() < 0.7:
         events.append(event("close", len(events), name, reason="eof", exit_code=0))
     return events
@@ -204,18 +211,6 @@ def test_recordings_split_over_random_files_are_put_together(tmp_path: Path):
     for count in (3, 6):
         mt.score(files[:count], out=tmp_path / "store")
     assert_as_full_run(tmp_path / "store", files, tmp_path)
-
-
-def recording_of(
-    name: str, *said: tuple[int, Callable[..., dict[str, Any]], Any], server: str = "demo"
-) -> list[dict[str, Any]]:
-    """A recording of a server: minute, side and message of each event."""
-    begin = 1_700_000_000_000_000_000
-    events = [opened(name, server=server)]
-    for minute, side, msg in said:
-        seq = len(events)
-        events.append(side(seq, msg, name) | {"ts_ns": begin + minute * MINUTE + seq})
-    return events
 
 
 def calls_of(tool: str, minute: int, *answers: Any, **given: Any) -> list[Any]:

@@ -150,20 +150,12 @@ def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
         assert list(pool.run(own={1: [("configure", (None,))]}))
 
 
-def test_an_error_in_a_child_process_is_raised_in_the_parent(tmp_path: Path):
-    with (
-        LocalEngine(2).pool(2, tmp_path, 0) as pool,
-        pytest.raises(RuntimeError, match="AssertionError"),
-    ):
-        list(pool.run(own={1: [("finish", (1, None))]}))
-
-
-def test_a_task_that_cannot_be_sent_ends_the_run_with_a_message(tmp_path: Path):
-    with (
-        LocalEngine(2).pool(2, tmp_path, 0) as pool,
-        pytest.raises(McptallyError, match="could not be sent"),
-    ):
-        list(pool.run(own={1: [("configure", (lambda: None,))]}))
+def test_an_error_in_a_child_process_or_in_sending_a_task_to_it_ends_the_run(tmp_path: Path):
+    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
+        with pytest.raises(RuntimeError, match="AssertionError"):
+            list(pool.run(own={1: [("finish", (1, None))]}))
+        with pytest.raises(McptallyError, match="could not be sent"):
+            list(pool.run(own={1: [("configure", (lambda: None,))]}))
 
 
 def test_a_second_run_on_a_store_is_refused(tmp_path: Path):

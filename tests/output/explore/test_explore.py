@@ -208,6 +208,10 @@ def test_a_session_shows_its_calls_in_order_with_links_to_them(served: Served):
         ("table/tool_scores?server=other", "no server is called 'other'"),
         ("table/tool_scores?since=yesterdayish", "yesterdayish"),
         ("table/tool_scores?min_calls=-1", "min calls: '-1' is not a number of calls"),
+        (
+            "compare?since=2000-01-02T00:00&until=2000-01-01T00:00",
+            "2000-01-01 00:00 is not after 2000-01-02 00:00",
+        ),
     ],
 )
 def test_what_cannot_be_answered_says_why(served: Served, address: str, words: str):
@@ -392,12 +396,9 @@ def test_errors_since_a_moment_are_found_in_every_zone(served: Served):
     _, page = get(f"{served.address}compare?at=2000-01-01T00:00")
     _, later = get(f"{served.address}compare?at=2100-01-01T00:00")
     _, ended = get(f"{served.address}compare?since=2000-01-01T00:00&until=2000-01-02T00:00")
-    status, wrong = get(f"{served.address}compare?since=2000-01-02T00:00&until=2000-01-01T00:00")
     assert "KeyError" in page
     assert "KeyError" not in later
     assert "KeyError" not in ended
-    assert status == 404
-    assert "2000-01-01 00:00 is not after 2000-01-02 00:00" in wrong
     assert later.rstrip().endswith("</html>")
 
 

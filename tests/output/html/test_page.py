@@ -444,10 +444,6 @@ def whole_calls(case: int, store: mt.Store, page: str) -> str:
     return "\n".join(found)
 
 
-def rows_of_errors(page: str) -> list[str]:
-    return re.findall(r'<tr id="error-.*?</tr>', page, re.DOTALL)
-
-
 def test_a_whole_call_has_request_reply_error_text_evidence_and_place(cases, page_of_cases):
     [(call_id, line)] = calls_of(WHOLE, cases)
     text = whole_call(page_of_cases, call_id)
@@ -494,7 +490,7 @@ def test_long_payloads_are_folded_and_cut(cases, page_of_cases):
 def test_filters_select_the_calls_of_a_page(cases):
     chosen = {"server": f"{NINE}-s", "tool": "echo", "client": "tester", "since": "2001-01-01"}
     page = report(cases, **chosen)
-    [row] = rows_of_errors(page)
+    [row] = re.findall(r'<tr id="error-.*?</tr>', page, re.DOTALL)
     assert len(set(linked_calls(row))) == 1
     assert "Recorded: 9 calls to" in page
     assert f"The page counts only calls selected by: server {NINE}-s" in page

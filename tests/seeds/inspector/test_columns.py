@@ -192,13 +192,17 @@ def test_an_unanswered_call_is_broken_in_both_interpretations(outcome, scenario)
     assert row["seed_issues"] == ["No response"]
 
 
-def test_a_cancelled_call_has_no_score():
-    row = one("cancelled")
-    assert {row[name] for name in inspector_columns.COLUMNS} == {None}
-
-
-def test_a_call_of_another_method_has_no_score():
-    row = one("ok", tool=None, response='{"content":[]}')
+@pytest.mark.parametrize(
+    ("outcome", "values"),
+    [
+        ("cancelled", {}),
+        ("ok", {"tool": None, "response": '{"content":[]}'}),
+        ("tool_error", {"is_error": "true"}),
+    ],
+    ids=["cancelled", "another method", "a reply over the recorder's size limit"],
+)
+def test_other_calls_have_no_score(outcome, values):
+    row = one(outcome, **values)
     assert {row[name] for name in inspector_columns.COLUMNS} == {None}
 
 
@@ -276,11 +280,6 @@ def test_where_the_program_throws_the_classification_is_null_and_the_column_says
     assert rows["missing"]["inspector_is_business_error"] is None
     assert "toLowerCase" in rows["missing"]["inspector_error"]
     assert {row["seed_error"] for row in rows.values()} == {None}
-
-
-def test_a_reply_over_the_recorders_size_limit_has_no_score():
-    row = one("tool_error", is_error="true")
-    assert {row[name] for name in inspector_columns.COLUMNS} == {None}
 
 
 def test_without_calls_there_are_no_rows():
