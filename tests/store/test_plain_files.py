@@ -14,46 +14,28 @@ from tests.commands import run
 pytestmark = pytest.mark.slow
 
 
-def a_linked_table(store: Path, aside: Path) -> None:
-    (store / "calls").rename(aside / "calls")
-    (store / "calls").symlink_to(aside / "calls", target_is_directory=True)
+def link(path: Path, aside: Path) -> None:
+    """Move a file or folder, and link to it from where it was."""
+    path.rename(aside / path.name)
+    path.symlink_to(aside / path.name)
 
 
-def a_linked_part(store: Path, aside: Path) -> None:
-    part = next((store / "calls").rglob("*.parquet"))
-    part.rename(aside / "part.parquet")
-    part.symlink_to(aside / "part.parquet")
+def put_pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
 
 
-def a_linked_manifest(store: Path, aside: Path) -> None:
-    (store / "store.json").rename(aside / "store.json")
-    (store / "store.json").symlink_to(aside / "store.json")
+CHANGES = {
+    "a linked table": lambda store, aside: link(store / "calls", aside),
+    "a linked part": lambda store, aside: link(next(store.glob("calls/*.parquet")), aside),
+    "a linked manifest": lambda store, aside: link(store / "store.json", aside),
+    "a pipe as manifest": lambda store, _: put_pipe(store / "store.json"),
+    "a pipe beside the parts": lambda store, _: put_pipe(store / "calls" / "z.parquet"),
+    "a link to a device": lambda store, _: (store / "tools" / "z").symlink_to("/dev/zero"),
+}
 
 
-def a_pipe_as_manifest(store: Path, _: Path) -> None:
-    (store / "store.json").unlink()
-    os.mkfifo(store / "store.json")
-
-
-def a_pipe_beside_the_parts(store: Path, _: Path) -> None:
-    os.mkfifo(next((store / "calls").rglob("*.parquet")).parent / "z.parquet")
-
-
-def a_link_to_a_device(store: Path, _: Path) -> None:
-    (store / "tools" / "z.parquet").symlink_to("/dev/zero")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        a_linked_table,
-        a_linked_part,
-        a_linked_manifest,
-        a_pipe_as_manifest,
-        a_pipe_beside_the_parts,
-        a_link_to_a_device,
-    ],
-)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_store_with_a_link_or_device_is_refused(small_store, tmp_path, change):
     aside, folder = tmp_path / "aside", shutil.copytree(small_store.path, tmp_path / "store")
     aside.mkdir()

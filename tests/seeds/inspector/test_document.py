@@ -25,31 +25,21 @@ def failed(tool, arguments, text):
     return ValidationContext(tool=tool, input=arguments, response=response)
 
 
-SCENARIOS = [
-    (failed(DELETE_USER, {"userId": "test-id"}, "User not found"), True, 4 / 6),
-    (
-        failed(
-            DELETE_USER, {"userId": "valid-id"}, "TypeError: Cannot read property 'id' of undefined"
-        ),
-        False,
-        0.0,
-    ),
-    (
-        failed(DELETE_USER, {"userId": "valid-id"}, "Insufficient credits to perform this request"),
-        True,
-        4 / 6,
-    ),
-    (
-        failed(
-            LOAD_AUDIO, {"path": "/nonexistent/file.mp3"}, "File not found: /nonexistent/file.mp3"
-        ),
-        True,
-        4 / 6,
-    ),
-]
+NOT_FOUND = failed(DELETE_USER, {"userId": "test-id"}, "User not found")
+FILE = "/nonexistent/file.mp3"
+UNDEFINED = "TypeError: Cannot read property 'id' of undefined"
+CREDITS = "Insufficient credits to perform this request"
 
 
-@pytest.mark.parametrize(("context", "business", "confidence"), SCENARIOS)
+@pytest.mark.parametrize(
+    ("context", "business", "confidence"),
+    [
+        (NOT_FOUND, True, 4 / 6),
+        (failed(DELETE_USER, {"userId": "valid-id"}, UNDEFINED), False, 0.0),
+        (failed(DELETE_USER, {"userId": "valid-id"}, CREDITS), True, 4 / 6),
+        (failed(LOAD_AUDIO, {"path": FILE}, f"File not found: {FILE}"), True, 4 / 6),
+    ],
+)
 def test_the_four_scenarios_come_out_as_stated(context, business, confidence):
     decision = single.business_decision(context)
     assert decision.is_business_error is business
@@ -58,7 +48,7 @@ def test_the_four_scenarios_come_out_as_stated(context, business, confidence):
 
 
 def test_scenario_one_counts_66_percent_of_tool_and_pattern_alone():
-    decision = single.business_decision(SCENARIOS[0][0])
+    decision = single.business_decision(NOT_FOUND)
     assert math.floor(decision.confidence * 100) == 66
     assert (decision.validation_expected, decision.business_pattern) == (True, True)
     others = (decision.mcp_code, decision.http_status, decision.structured_error)

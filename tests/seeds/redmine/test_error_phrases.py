@@ -10,59 +10,42 @@ pytestmark = pytest.mark.slow
 CASES = Cases()
 
 
+def result(said: str, **members) -> int:
+    return CASES.add(opened(), c2s(1, call(1, "list")), s2c(2, text(1, said, **members)))
+
+
+STANDARD = (
+    "Network error",
+    "network error!",
+    "API error: 500 Internal server error",
+    "Internal server error",
+    "HTTP 429: Too Many Requests",
+    "Request failed: network error while fetching",
+    '{"error": "Network error"}',
+    '{"message": "Internal server error", "issues": []}',
+)
+ABOUT = (
+    "Network error codes: 1, 2",
+    "All about network errors",
+    "Network error " + "x" * 600,
+    '{"message": "Network error logs"}',
+)
+RESULTS = {
+    **{said: (result(said), "hidden_error", 1) for said in STANDARD},
+    **{said: (result(said), "ok", 0) for said in ABOUT},
+    "marked as an error": (result("Network error", isError=True), "tool_error", 0),
+}
+
+
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory) -> Scored:
     return CASES.score(tmp_path_factory.mktemp("phrases"))
 
 
-def result(said: str, **members) -> int:
-    return CASES.add(opened(), c2s(1, call(1, "list")), s2c(2, text(1, said, **members)))
-
-
-def outcome_and_findings(scored: Scored, case: int) -> tuple[str, int]:
-    (outcome,) = scored.rows("calls", case)["outcome"]
-    findings = scored.rows("findings", case).filter(rule="content.error_without_is_error")
-    return outcome, findings.height
-
-
-STANDARD = {
-    said: result(said)
-    for said in (
-        "Network error",
-        "network error!",
-        "API error: 500 Internal server error",
-        "Internal server error",
-        "HTTP 429: Too Many Requests",
-        "Request failed: network error while fetching",
-        '{"error": "Network error"}',
-        '{"message": "Internal server error", "issues": []}',
-    )
-}
-
-
-@pytest.mark.parametrize("case", STANDARD.values(), ids=STANDARD)
-def test_a_standard_message_is_a_finding_and_a_failure(scored: Scored, case: int):
-    assert outcome_and_findings(scored, case) == ("hidden_error", 1)
-
-
-ABOUT = {
-    said: result(said)
-    for said in (
-        "Network error codes: 1, 2",
-        "All about network errors",
-        "Network error " + "x" * 600,
-        '{"message": "Network error logs"}',
-    )
-}
-
-
-@pytest.mark.parametrize("case", ABOUT.values(), ids=ABOUT)
-def test_a_text_about_such_messages_is_neither(scored: Scored, case: int):
-    assert outcome_and_findings(scored, case) == ("ok", 0)
-
-
-MARKED = result("Network error", isError=True)
-
-
-def test_an_error_that_is_marked_is_a_tool_error(scored: Scored):
-    assert outcome_and_findings(scored, MARKED) == ("tool_error", 0)
+@pytest.mark.parametrize(("case", "outcome", "findings"), RESULTS.values(), ids=RESULTS)
+def test_a_standard_message_is_a_finding_and_a_failure_and_a_text_about_such_is_not(
+    scored: Scored, case: int, outcome: str, findings: int
+):
+    assert scored.rows("calls", case)["outcome"].to_list() == [outcome]
+    found = scored.rows("findings", case).filter(rule="content.error_without_is_error")
+    assert found.height == findings

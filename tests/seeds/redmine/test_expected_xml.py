@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import mcptally as mt
-from tests.scored_cases import Cases, Scored
+from tests.scored_cases import Cases
 from tests.transcripts import call, exchange, opened, request, result, text, write
 
 pytestmark = pytest.mark.slow
@@ -33,18 +33,10 @@ def xml_findings(store: Path) -> list[str]:
     return [rule for (rule,) in found.fetchall()]
 
 
-def results(*texts: str, **members) -> int:
-    return CASES.add(*events(*texts, **members))
-
-
 @pytest.fixture(scope="module")
-def scored(tmp_path_factory) -> Scored:
-    return CASES.score(tmp_path_factory.mktemp("xml"))
-
-
-@pytest.fixture(scope="module")
-def found(scored):
+def found(tmp_path_factory):
     """Return the XML rules that a case breaks, in the order of its lines."""
+    scored = CASES.score(tmp_path_factory.mktemp("xml"))
 
     def rules(case: int) -> list[str]:
         rows = scored.rows("findings", case).sort("line", "rule")["rule"]
@@ -53,52 +45,32 @@ def found(scored):
     return rules
 
 
-COMPARED = [
-    ([DECLARED, BARE], [UNDECLARED]),
-    ([DECLARED, BROKEN], [MALFORMED, UNDECLARED]),
-    ([DECLARED, f"Result: {DECLARED}"], [UNDECLARED]),
-    ([DECLARED, BARE, BARE, "no issues"], [UNDECLARED, UNDECLARED]),
-    ([BARE, BROKEN], []),
-    ([DECLARED, "no issues"], []),
-    ([DECLARED, "<html><br></html>"], []),
-    ([DECLARED, BARE, "a page", "a page", "a page"], []),
-]
+NAMES_XML = {"description": "Issues as XML."}
+RESULTS = {
+    "without a declaration": (events(DECLARED, BARE), [UNDECLARED]),
+    "not well-formed": (events(DECLARED, BROKEN), [MALFORMED, UNDECLARED]),
+    "text before the declaration": (events(DECLARED, f"Result: {DECLARED}"), [UNDECLARED]),
+    "half are XML": (events(DECLARED, BARE, BARE, "no issues"), [UNDECLARED, UNDECLARED]),
+    "none has a declaration": (events(BARE, BROKEN), []),
+    "a text": (events(DECLARED, "no issues"), []),
+    "HTML": (events(DECLARED, "<html><br></html>"), []),
+    "most are text": (events(DECLARED, BARE, "a page", "a page", "a page"), []),
+    "a definition that names XML": (events(BARE, "fine", **NAMES_XML), [UNDECLARED]),
+    "an error": (events(BARE, isError=True, **NAMES_XML), []),
+    "an error that is XML": (events(DECLARED, isError=True, **NAMES_XML), []),
+    "without an encoding": (events('<?xml version="1.0"?><a/>'), ["content.xml_encoding"]),
+}
 
 
 @pytest.mark.parametrize(
     ("case", "rules"),
-    [(results(*texts), rules) for texts, rules in COMPARED],
-    ids=[
-        "without a declaration",
-        "not well-formed",
-        "text before the declaration",
-        "half of the results are XML",
-        "no result has a declaration",
-        "a text",
-        "HTML",
-        "most results are text",
-    ],
+    [(CASES.add(*said), rules) for said, rules in RESULTS.values()],
+    ids=RESULTS,
 )
-def test_a_result_is_compared_with_the_other_results_of_its_server(found, case, rules):
+def test_a_result_is_compared_with_the_definition_and_other_results_of_its_server(
+    found, case, rules
+):
     assert found(case) == rules
-
-
-NAMES_XML = results(BARE, "fine", description="Issues as XML.")
-
-
-def test_a_definition_that_names_xml_is_enough(found):
-    assert found(NAMES_XML) == [UNDECLARED]
-
-
-ERRORS = {
-    said: results(said, description="Issues as XML.", isError=True) for said in (DECLARED, BARE)
-}
-
-
-@pytest.mark.parametrize("case", ERRORS.values(), ids=ERRORS)
-def test_an_error_is_not_expected_to_be_xml(scored, found, case):
-    assert scored.rows("calls", case)["outcome"].to_list() == ["ok", "tool_error"]
-    assert found(case) == []
 
 
 def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml(tmp_path: Path):
@@ -111,10 +83,3 @@ def test_a_recording_is_scored_again_when_another_one_shows_that_results_are_xml
     write(archive / "b.jsonl", events(DECLARED, name="r3"))
     assert mt.score([archive], out=tmp_path / "store").reused == 1
     assert xml_findings(tmp_path / "store") == [UNDECLARED]
-
-
-NO_ENCODING = results('<?xml version="1.0"?><a/>')
-
-
-def test_an_xml_declaration_without_an_encoding_is_a_finding(found):
-    assert found(NO_ENCODING) == ["content.xml_encoding"]
