@@ -436,15 +436,15 @@ LISTINGS = {
 
 
 @pytest.mark.parametrize(
-    ("server", "tools"),
+    ("server", "names"),
     [
-        (SERVERS.add(MAYBE, listing, *recordings), tools)
-        for listing, tools, *recordings in LISTINGS.values()
+        (SERVERS.add(MAYBE, listing, *recordings), names)
+        for listing, names, *recordings in LISTINGS.values()
     ],
     ids=LISTINGS,
 )
-def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server, tools):
-    assert named(server) == tools
+def test_a_name_stays_a_tool_without_a_whole_listing_that_lacks_it(named, server, names):
+    assert named(server) == names
 
 
 ENOUGH = {
