@@ -57,46 +57,44 @@ def test_a_huge_name_does_not_cost_minutes():
     assert len(text_table.text_table(pa.table({"tool": ["t" * 1_000_000]}), width=80)) < 5000
 
 
+def score_row(**fields):
+    row = {"server": "a_server_with_a_name", "tool": "a_tool_with_a_name", "ok": 0, "calls": 1449}
+    for name in ("success_rate", "confidence"):
+        row |= {name: None, f"{name}_low": None, f"{name}_high": None}
+        row[f"{name}_insufficient_data"] = True
+    return row | {"tool_failures": 0} | fields
+
+
+def confidence(estimate, low, high, *, few=False):
+    interval = {"confidence": estimate, "confidence_low": low, "confidence_high": high}
+    return interval | {"confidence_insufficient_data": few}
+
+
 SCORES = {
-    "sure and good": ({"confidence": 99.0, "low": 95.0, "high": 100.0, "few": False}, "32"),
-    "sure and bad": ({"confidence": 20.0, "low": 10.0, "high": 40.0, "few": False}, "31"),
-    "who knows": ({"confidence": 20.0, "low": 1.0, "high": 95.0, "few": False}, None),
-    "too little data": ({"confidence": 20.0, "low": 1.0, "high": 40.0, "few": True}, "2"),
+    "sure and good": (confidence(99.0, 95.0, 100.0), "32"),
+    "sure and bad": (confidence(20.0, 10.0, 40.0), "31"),
+    "who knows": (confidence(20.0, 1.0, 95.0), None),
+    "too little data": (confidence(20.0, 1.0, 40.0, few=True), "2"),
 }
 
 
 @pytest.mark.parametrize(("score", "style"), SCORES.values(), ids=SCORES)
 def test_colour_says_what_the_interval_says(score, style):
-    row = {
-        "tool": "t",
-        "confidence": score["confidence"],
-        "confidence_low": score["low"],
-        "confidence_high": score["high"],
-        "confidence_insufficient_data": score["few"],
-    }
-    table = pa.Table.from_pylist([row])
+    table = pa.Table.from_pylist([score_row(**score)])
     text = text_table.text_table(table, ["tool", "confidence"], width=80, colour=True)
     styles = re.findall(r"\x1b\[([0-9;]*)m", text.splitlines()[1])
     assert (style in styles) if style else not {"31", "32", "33"} & set(styles)
     plain = text_table.text_table(table, ["tool", "confidence"], width=80)
     assert "\x1b" not in plain
-    assert f"{score['confidence']:.0f} % ({score['low']:.0f}\N{EN DASH}" in plain
+    assert f"{score['confidence']:.0f} % ({score['confidence_low']:.0f}\N{EN DASH}" in plain
 
 
 @pytest.mark.parametrize("width", [None, 80, 28])
 def test_a_mark_stands_before_an_estimate_with_too_little_data(width: int | None):
+    rate = {"success_rate": 0.5, "success_rate_low": 0.4, "success_rate_high": 0.6}
+    rate["success_rate_insufficient_data"] = False
     rows = [
-        {
-            "tool": name,
-            "confidence": 50.0,
-            "confidence_low": 10.0,
-            "confidence_high": 90.0,
-            "confidence_insufficient_data": few,
-            "success_rate": 0.5,
-            "success_rate_low": 0.4,
-            "success_rate_high": 0.6,
-            "success_rate_insufficient_data": False,
-        }
+        score_row(tool=name, **rate, **confidence(50.0, 10.0, 90.0, few=few))
         for name, few in (("thin", True), ("thick", False))
     ]
     names = ["tool", "confidence", "success_rate"]
@@ -108,14 +106,6 @@ def test_a_mark_stands_before_an_estimate_with_too_little_data(width: int | None
     assert "insufficient_data" not in text_table.text_table(sure, names, width=width)
 
 
-def score_row(**fields):
-    row = {"server": "a_server_with_a_name", "tool": "a_tool_with_a_name", "ok": 0, "calls": 1449}
-    for name in ("success_rate", "confidence"):
-        row |= {name: None, f"{name}_low": None, f"{name}_high": None}
-        row[f"{name}_insufficient_data"] = True
-    return row | {"tool_failures": 0} | fields
-
-
 DOWN = score_row(success_rate=0.0, success_rate_low=0.0, success_rate_high=0.1)
 COLUMNS = ["server", "tool", "ok", "calls", "success_rate", "confidence", "tool_failures"]
 
@@ -123,8 +113,7 @@ COLUMNS = ["server", "tool", "ok", "calls", "success_rate", "confidence", "tool_
 @pytest.mark.parametrize("width", [None, 200, 80, 60])
 def test_a_tool_that_never_worked_is_named_so_and_has_no_evidence(width: int | None):
     works = score_row(ok=1449, success_rate=1.0, success_rate_low=0.9, success_rate_high=1.0)
-    works |= {"confidence": 100.0, "confidence_low": 90.0, "confidence_high": 100.0}
-    works |= {"confidence_insufficient_data": False, "success_rate_insufficient_data": False}
+    works |= {**confidence(100.0, 90.0, 100.0), "success_rate_insufficient_data": False}
     text = text_table.text_table(pa.Table.from_pylist([DOWN, works]), COLUMNS, width=width)
     down, up = [line for line in text.splitlines() if "1,449" in line]
     assert re.search(r" 0  1,449 +never worked", down)

@@ -134,19 +134,8 @@ def main() -> None:
     name = sys.argv.pop(1)
     if name not in TARGETS:
         sys.exit(f"no target is called {name!r}: {', '.join(TARGETS)}")
-    atheris.instrument_func(TARGETS[name])
-    for function in (
-        FrameSplitter.feed,
-        FrameSplitter.end,
-        FrameSplitter._keep,
-        FrameSplitter._take,
-    ):
-        atheris.instrument_func(function)
-    for function in (
-        accounted,
-        redact,
-        copied,
-    ):
+    splitter = FrameSplitter.feed, FrameSplitter.end, FrameSplitter._keep, FrameSplitter._take
+    for function in (TARGETS[name], *splitter, accounted, redact, copied):
         atheris.instrument_func(function)
     atheris.Setup(sys.argv, TARGETS[name])
     atheris.Fuzz()

@@ -259,14 +259,8 @@ ODD_VALUES = {
 def _places(value, path=()):
     if path:
         yield path
-    pairs = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for key, each in pairs:
+    members = dict(enumerate(value)) if isinstance(value, list) else value
+    for key, each in members.items() if isinstance(members, dict) else ():
         yield from _places(each, (*path, key))
 
 

@@ -82,14 +82,6 @@ def test_nothing_but_the_command_changes(config, text):
     assert without_empty_arguments(again) == without_empty_arguments(text)
 
 
-def test_arguments_on_separate_lines_stay_on_them(config):
-    after = wrap(config(CLAUDE), server="files").after
-    own = [
-        line.strip() for line in after.splitlines() if "server-filesystem" in line or '"-y"' in line
-    ]
-    assert own == ['"-y",', '"@modelcontextprotocol/server-filesystem",']
-
-
 @every_config
 def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
     path = config(text)
@@ -298,6 +290,7 @@ def test_a_wrapped_server_answers_and_is_recorded(config, tmp_path):
     path = config(json.dumps({"mcpServers": {"echo": entry}}, indent=2))
     apply(wrap(path, out=tmp_path / "traces"))
     wrapped = json.loads(path.read_text())["mcpServers"]["echo"]
+    assert Path(wrapped["command"]).is_absolute()
     ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
     done = subprocess.run([wrapped["command"], *wrapped["args"]], input=ping, text=True,
                           capture_output=True, check=False, timeout=120)  # fmt: skip
@@ -324,8 +317,3 @@ def test_any_text_is_parsed_or_gives_an_error_with_the_line(text):
             parse(text)
     else:
         assert 0 <= node.start < node.end <= len(text)
-
-
-def test_the_recorder_command_has_an_absolute_path():
-    assert Path(recorder_command()[0]).is_absolute()
-    assert os.access(recorder_command()[0], os.X_OK)

@@ -164,10 +164,3 @@ def test_the_exit_code_says_whether_an_archive_is_whole(tmp_path, data, code):
         assert done.returncode == code, done.stderr
         if code < 3 and form == "json":
             assert json.loads(done.stdout)["whole"] == (code == 0)
-
-
-def test_control_characters_in_names_are_not_printed(tmp_path):
-    events = [{**e, "server": "\x1b]0;x\x07", "recording": "\x1b[2J"} for e in recording()]
-    write(tmp_path / "a.jsonl", events)
-    done = run("check", tmp_path)
-    assert (done.returncode, "\x1b" in done.stdout) == (0, False)

@@ -71,12 +71,6 @@ def test_an_empty_path_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         discover([""])
 
 
-def test_a_named_pipe_is_refused(tmp_path: Path):
-    os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(UnreadableError, match="not a regular file"):
-        discover([tmp_path / "pipe"])
-
-
 @given(
     st.lists(st.binary(max_size=20).map(lambda b: b.replace(b"\n", b"")), max_size=12),
     st.booleans(),

@@ -11,30 +11,26 @@ from mcptally.errors import UsageError
 from mcptally.redaction.policy import hashed
 from mcptally.transcript.redact import UNFINISHED, redact
 from tests.commands import run
-from tests.transcripts import lines_of, opened, write
+from tests.transcripts import event, lines_of, opened, write
 
 KEY = "ghp_" + "a1B2" * 9
 
 
-def event(seq, kind, **fields):
-    return {"v": 1, "event": kind, "recording": "r1", "seq": seq, "ts_ns": 9 + seq, **fields}
-
-
 EVENTS = [
-    event(0, "open", transport="stdio", server="s", command=["x", "--token", "abc"],
+    event("open", 0, transport="stdio", server="s", command=["x", "--token", "abc"],
           redaction="none", segment=0),
-    event(1, "message", dir="c2s", scope=None, bytes=9, msg={"password": "hunter2", "n": [1, 2]}),
-    event(2, "message", dir="s2c", scope=None, bytes=9, msg={"result": "nothing here"}),
-    event(3, "raw", dir="s2c", bytes=9, why="too_large", text=f'{{"t":"{KEY}', truncated=True,
+    event("message", 1, dir="c2s", scope=None, bytes=9, msg={"password": "hunter2", "n": [1, 2]}),
+    event("message", 2, dir="s2c", scope=None, bytes=9, msg={"result": "nothing here"}),
+    event("raw", 3, dir="s2c", bytes=9, why="too_large", text=f'{{"t":"{KEY}', truncated=True,
           sha256="00"),
-    event(4, "raw", dir="s2c", bytes=9, why="not_utf8",
+    event("raw", 4, dir="s2c", bytes=9, why="not_utf8",
           b64=base64.b64encode(b"\xff " + KEY.encode()).decode()),
-    event(5, "stderr", text=f"token is {KEY}\n"),
-    event(6, "http", dir="c2s", scope="1", phase="request", method="POST",
+    event("stderr", 5, text=f"token is {KEY}\n"),
+    event("http", 6, dir="c2s", scope="1", phase="request", method="POST",
           path="/m?session_id=abcdef012345", headers={"mcp-session-id": "s1", "x-odd": "v",
                                                        "accept": "text/html"}),
-    event(7, "message", dir="c2s", msg={"password": "x1", "a": "[redacted:jwt]"}, redacted=1),
-    event(8, "close", reason="eof", counts={"open": 1}),
+    event("message", 7, dir="c2s", msg={"password": "x1", "a": "[redacted:jwt]"}, redacted=1),
+    event("close", 8, reason="eof", counts={"open": 1}),
 ]  # fmt: skip
 
 
@@ -73,24 +69,6 @@ def test_only_fields_with_traffic_are_redacted(tmp_path, name):
     assert (done.files, done.events, done.redacted) == (1, len(EVENTS), 9)
 
 
-def test_lines_without_secrets_are_copied_byte_by_byte(tmp_path):
-    line = (
-        b'{ "v":1,"event":"message", "recording":"r","seq":1,"ts_ns":2,"new":[1.50],"msg":1E+2}\r\n'
-    )
-    (tmp_path / "a.jsonl").write_bytes(line * 3)
-    redact([tmp_path / "a.jsonl"], tmp_path / "out")
-    assert (tmp_path / "out" / "a.jsonl").read_bytes() == line * 3
-
-
-def test_number_formats_next_to_a_secret_do_not_change(tmp_path):
-    line = b'{"v":1,"event":"message","msg":{"n":1.50,"n":1E+2,"password":"hunter2"}}\n'
-    (tmp_path / "a.jsonl").write_bytes(line)
-    redact([tmp_path / "a.jsonl"], tmp_path / "out")
-    assert (tmp_path / "out" / "a.jsonl").read_bytes() == line.replace(
-        b'hunter2"}}', b'[redacted:password]"},"redacted":1}'
-    )
-
-
 def redacted(folder, *lines, rules="default"):
     """The lines of the redacted copy of a transcript, and the result of `redact`."""
     (folder / "a.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
@@ -98,8 +76,18 @@ def redacted(folder, *lines, rules="default"):
     return (folder / "out" / "a.jsonl").read_bytes().splitlines(), done
 
 
+def test_lines_are_copied_byte_by_byte_but_for_secrets(tmp_path):
+    plain = (
+        b'{ "v":1,"event":"message", "recording":"r","seq":1,"ts_ns":2,"new":[1.50],"msg":1E+2}\r'
+    )
+    secret = b'{"v":1,"event":"message","msg":{"n":1.50,"n":1E+2,"password":"hunter2"}}'
+    hidden = secret.replace(b'hunter2"}}', b'[redacted:password]"},"redacted":1}')
+    redacted(tmp_path, plain, secret, plain)
+    assert (tmp_path / "out" / "a.jsonl").read_bytes() == b"\n".join([plain, hidden, plain, b""])
+
+
 def line(seq, kind, **fields):
-    return json.dumps(event(seq, kind, **fields)).encode()
+    return json.dumps(event(kind, seq, **fields)).encode()
 
 
 def spoilt(seq, kind, **fields):
@@ -181,7 +169,7 @@ def test_a_line_that_says_that_it_was_withheld_is_searched(tmp_path):
 
 def twice(name, first, second, *, kind="stderr"):
     """An event with a repeated member."""
-    start = json.dumps({**event(1, kind), "dir": "c2s"}).encode()[:-1]
+    start = json.dumps({**event(kind, 1), "dir": "c2s"}).encode()[:-1]
     return b'%b,"%b":%b, "%b":%b}' % (start, name, first, name, second)
 
 
