@@ -18,8 +18,16 @@ from mcptally.jsonschemas.dialects import (
 from mcptally.jsonschemas.validators import _reference_judge, compile_validator, validate_json
 from mcptally.pipeline.partition import gather
 from tests import corpus
+from tests.strategies import JSON_VALUES
 
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+
+
+def usable(schema: str) -> Any:
+    """Return the function that validates a value by a schema."""
+    judge = compile_validator(schema)
+    assert not isinstance(judge, str), judge
+    return judge
 
 
 @pytest.mark.slow
@@ -81,10 +89,7 @@ def test_the_message_for_an_unusable_schema_states_the_reason(schema: str, words
 
 
 def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_engine():
-    judge = compile_validator(
-        '{"properties": {"a": {"$ref": "#/$defs/nowhere"}, "b": {"type": "string"}}}'
-    )
-    assert not isinstance(judge, str)
+    judge = usable('{"properties": {"a": {"$ref": "#/$defs/nowhere"}, "b": {"type": "string"}}}')
     assert judge({"b": "x"})[0] == "valid"
     assert judge({"b": 1}) == ("invalid", "is an integer, not string", "/b")
     assert judge({"a": 1})[0] == "unusable_schema"
@@ -92,8 +97,7 @@ def test_a_schema_that_the_fast_engine_refuses_is_validated_by_the_reference_eng
 
 def test_a_value_for_which_references_multiply_is_refused():
     twice = {"allOf": [{"properties": {"x": {"$ref": "#"}}}, {"properties": {"x": {"$ref": "#"}}}]}
-    judge = compile_validator(json.dumps(twice))
-    assert not isinstance(judge, str)
+    judge = usable(json.dumps(twice))
     value: dict[str, Any] = {}
     for _ in range(60):
         value = {"x": value}
@@ -107,8 +111,7 @@ def test_a_recursive_tree_schema_is_accepted():
         "additionalProperties": False,
     }
     assert max_value_depth(tree) is None
-    judge = compile_validator(json.dumps(tree))
-    assert not isinstance(judge, str)
+    judge = usable(json.dumps(tree))
     value: dict[str, Any] = {}
     for _ in range(200):
         value = {"left": value, "right": {}}
@@ -119,16 +122,12 @@ def test_a_recursive_tree_schema_is_accepted():
     ("schema", "value"),
     [
         ({"format": "email"}, "no address"),
-        (
-            {"$schema": "http://json-schema.org/draft-07/schema#", "format": "date-time"},
-            "yesterday",
-        ),
+        ({"$schema": DRAFT_7, "format": "date-time"}, "yesterday"),
         ({"$schema": DRAFT_7.replace("7", "4"), "format": "ipv4"}, "999"),
     ],
 )
 def test_formats_are_not_asserted_in_any_dialect(schema: Any, value: str):
-    judge = compile_validator(json.dumps(schema))
-    assert not isinstance(judge, str)
+    judge = usable(json.dumps(schema))
     assert judge(value)[0] == "valid"
 
 
@@ -170,26 +169,18 @@ def test_messages_never_contain_the_value():
         {"maxLength": 2},
         {"pattern": "^b"},
     ):
-        judge = compile_validator(json.dumps({"properties": {"p": schema}}))
-        assert not isinstance(judge, str)
+        judge = usable(json.dumps({"properties": {"p": schema}}))
         state, words, path = judge({"p": private})
         assert (state, path) == ("invalid", "/p")
         assert private not in str(words)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=12,
-)
 KEYWORDS = st.sampled_from(
     ["type", "properties", "required", "items", "enum", "anyOf", "$ref", "pattern", "not"]
 )
 
 
-@given(st.dictionaries(KEYWORDS, JSON, max_size=4), JSON)
+@given(st.dictionaries(KEYWORDS, JSON_VALUES, max_size=4), JSON_VALUES)
 def test_any_schema_validates_any_value_or_gives_a_reason(schema: Any, value: Any):
     judge = compile_validator(json.dumps(schema))
     if isinstance(judge, str):

@@ -59,12 +59,18 @@ CASES = {
 }
 
 
+def row_of(folder: Path, asked: dict[str, Any], events: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of a request that is followed by these events, on a pipe or over HTTP."""
+    scope = "x1" if events and events[0]["event"] == "http" else None
+    archive = write(folder / "a.jsonl", [opened(), c2s(1, asked, scope=scope), *events])
+    [row] = gather([archive], ["a"]).calls.filter(dir="c2s").to_dicts()
+    return row
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_outcome_of(tmp_path: Path, name: str) -> None:
     events, outcome = CASES[name]
-    scope = "x1" if events[0]["event"] == "http" else None
-    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1), scope=scope), *events])
-    [row] = gather([archive], ["a"]).calls.filter(tool="echo").to_dicts()
+    row = row_of(tmp_path, call(1), events)
     assert row["outcome"] == outcome
     if outcome in {"timeout", "cancelled"}:
         assert (row["error_text"], row["error_code"], row["latency_ms"]) == (None, None, None)
@@ -83,10 +89,7 @@ def test_the_end_of_a_subscription_is_no_failure(
     tmp_path: Path, ends: list[dict[str, Any]]
 ) -> None:
     listen = request("listen-1", "subscriptions/listen")
-    scope = "x1" if ends and ends[0]["event"] == "http" else None
-    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, listen, scope=scope), *ends])
-    [row] = gather([archive], ["a"]).calls.to_dicts()
-    assert row["outcome"] == "cancelled"
+    assert row_of(tmp_path, listen, ends)["outcome"] == "cancelled"
 
 
 def raw(words: str) -> dict[str, Any]:
@@ -109,6 +112,5 @@ REFUSALS = {
 @pytest.mark.parametrize("name", REFUSALS)
 def test_the_text_of_a_call_whose_http_request_is_refused_is(tmp_path: Path, name: str) -> None:
     events, text = REFUSALS[name]
-    archive = write(tmp_path / "a.jsonl", [opened(), c2s(1, call(1), scope="x1"), *events])
-    [row] = gather([archive], ["a"]).calls.filter(tool="echo").to_dicts()
+    row = row_of(tmp_path, call(1), events)
     assert (row["outcome"], row["error_text"]) == ("no_response", text)

@@ -20,41 +20,44 @@ from tests.record.http_rig import (
     free_port,
     recordings,
 )
-from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, writer_of
+from tests.record.recorder_process import (
+    PYTHON,
+    TIMEOUT_SECONDS,
+    PipedProcess,
+    alive,
+    events,
+    eventually,
+    of,
+    writer_of,
+)
 
 pytestmark = pytest.mark.slow
 
 
-class Program(contextlib.AbstractContextManager):
-    """`mcptally record --url … --listen …` as a process, with its first line on stderr."""
+class Program(PipedProcess):
+    """`mcptally record --url … --listen …` as a process."""
 
     def __init__(self, out, port, *options, listen="127.0.0.1:0", program=("-m", "mcptally")):
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-B", *program, "record", "--out", str(out),
-             "--no-compress", "--disk-wait", "off", "--url", f"http://127.0.0.1:{port}/mcp",
-             "--listen", listen, *options],
-            stderr=subprocess.PIPE, text=True,
+        super().__init__(
+            [*PYTHON, *program, "record", "--out", str(out), "--no-compress", "--disk-wait", "off",
+             "--url", f"http://127.0.0.1:{port}/mcp", "--listen", listen, *options]
         )  # fmt: skip
-        self.first_line = self.process.stderr.readline()
-        if "cannot keep a journal" in self.first_line:
-            self.first_line = self.process.stderr.readline()
-        match = re.search(r"clients connect to http://(\S+):(\d+)/mcp", self.first_line)
+        said = self.line(stream="stderr")
+        if b"cannot keep a journal" in said:
+            said = self.line(stream="stderr")
+        match = re.search(rb"clients connect to http://\S+:(\d+)/mcp", said)
         if not match:
             self.process.kill()
-        assert match, self.first_line + self.process.stderr.read()
-        self.port = int(match[2])
-
-    def client(self):
-        return Client(self.port)
+        assert match, said + self.read_to_end(stream="stderr")
+        self.port = int(match[1])
 
     def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        return self.process.wait(TIMEOUT_SECONDS), self.process.stderr.read()
+        return self.process.wait(TIMEOUT_SECONDS), self.read_to_end(stream="stderr").decode()
 
     def __exit__(self, *_):
         self.process.kill()
-        self.process.wait()
-        self.process.stderr.close()
+        super().__exit__()
 
 
 @pytest.mark.parametrize(

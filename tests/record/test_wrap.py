@@ -82,6 +82,12 @@ def test_nothing_but_the_command_changes(config, text):
     assert without_empty_arguments(again) == without_empty_arguments(text)
 
 
+def test_arguments_on_separate_lines_stay_on_them(config):
+    lines = [line.strip() for line in wrap(config(CLAUDE), server="files").after.splitlines()]
+    at = lines.index('"-y",')
+    assert lines[at + 1] == '"@modelcontextprotocol/server-filesystem",'
+
+
 @every_config
 def test_undo_restores_the_file_to_the_byte_and_leaves_no_backup(config, text, tmp_path):
     path = config(text)
