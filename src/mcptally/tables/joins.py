@@ -21,17 +21,20 @@ def left_join_columns(
             function does an ordinary join.
         on: names of the key columns in both frames.
     """
-    if isinstance(other, pl.DataFrame) and not other.height:
-        return rows.hstack(
-            [
-                pl.Series(name, [None], dtype=dtype).new_from_index(0, rows.height)
-                for name, dtype in other.schema.items()
-                if name not in on
-            ]
-        )
-    keys = rows.select(on)
-    if isinstance(other, pl.DataFrame) and keys.equals(other.select(on), null_equal=False):
-        return rows.hstack(other.drop(on))
+    keys = rows[list(on)]
+    if isinstance(other, pl.DataFrame):
+        columns = [column for column in other if column.name not in on]
+        if not other.height:
+            return rows.hstack(
+                [
+                    pl.Series(column.name, [None], dtype=column.dtype).new_from_index(
+                        0, rows.height
+                    )
+                    for column in columns
+                ]
+            )
+        if keys.equals(other[list(on)], null_equal=False):
+            return rows.hstack(columns)
     joined = keys.lazy().join(other.lazy(), on=on, how="left", maintain_order="left")
     found = joined.drop(on).pipe(run_query)
     if found.height != rows.height:
