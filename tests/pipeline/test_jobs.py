@@ -133,21 +133,17 @@ def test_a_run_ends_with_the_last_answer_however_long_its_thread_is_interrupted(
         held.released.set()
 
 
-def test_a_process_that_dies_ends_the_run_with_a_message(tmp_path: Path):
-    with LocalEngine(2).pool(2, tmp_path, 0) as pool:
-        pid = pool.children[0].process.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(McptallyError, match="smaller --jobs"):
-            list(pool.run(own={1: [("discard", (1,))]}))
-
-
-def test_ctrl_c_does_not_reach_a_process_that_is_starting(tmp_path: Path):
+def test_ctrl_c_does_not_reach_a_process_that_is_starting_and_its_death_ends_the_run(
+    tmp_path: Path,
+):
     with LocalEngine(2).pool(2, tmp_path, 0) as pool:
         pid = pool.children[0].process.pid
         assert pid is not None
         os.kill(pid, signal.SIGINT)
         assert list(pool.run(own={1: [("configure", (None,))]}))
+        os.kill(pid, signal.SIGKILL)
+        with pytest.raises(McptallyError, match="smaller --jobs"):
+            list(pool.run(own={1: [("discard", (1,))]}))
 
 
 def test_an_error_in_a_child_process_or_in_sending_a_task_to_it_ends_the_run(tmp_path: Path):

@@ -54,30 +54,22 @@ def test_a_missing_command_in_the_callers_own_script_is_the_callers():
 
 
 @pytest.mark.parametrize(
-    ("text", "arguments"),
+    ("text", "arguments", "fault"),
     [
-        ("NameError: name 'total' is not defined", {"code": "print(total)"}),
-        ("NameError: 'undefined_name'", {"code": "undefined_name"}),
-        ("ModuleNotFoundError: No module named 'pandaz'", {"cell": "import pandaz"}),
-        ("ReferenceError: nosuch is not defined", {"function": "() => nosuch()"}),
+        ("NameError: name 'total' is not defined", {"code": "print(total)"}, "caller"),
+        ("NameError: 'undefined_name'", {"code": "undefined_name"}, "caller"),
+        ("ModuleNotFoundError: No module named 'pandaz'", {"cell": "import pandaz"}, "caller"),
+        ("ReferenceError: nosuch is not defined", {"function": "() => nosuch()"}, "caller"),
+        ("NameError: name 'total' is not defined", {"city": "Rome"}, "tool"),
+        ("name 'limit' is not defined", {"limit": 5}, "tool"),
+        ("No module named 'docx'", {"path": "/srv/report.docx"}, "tool"),
+        ("name 'data' is not defined", {"task": "sort the data by year"}, "tool"),
     ],
 )
-def test_a_name_that_the_callers_program_uses_is_the_callers(text, arguments):
+def test_an_undefined_name_is_the_callers_if_its_program_uses_it(text, arguments, fault):
     found = verdict(text, arguments)
-    assert (found["verdict"], found["reason"]) == ("business", "user_payload_error")
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
-        ("NameError: name 'total' is not defined", {"city": "Rome"}),
-        ("name 'limit' is not defined", {"limit": 5}),
-        ("No module named 'docx'", {"path": "/srv/report.docx"}),
-        ("name 'data' is not defined", {"task": "sort the data by year"}),
-    ],
-)
-def test_a_name_that_no_program_of_the_caller_uses_is_the_tools(text, arguments):
-    assert verdict(text, arguments)["verdict"] == "tool_failure"
+    assert found["fault"] == fault
+    assert (found["reason"] == "user_payload_error") == (fault == "caller")
 
 
 def test_a_validator_of_other_data_than_the_arguments_is_not_about_the_caller():

@@ -56,9 +56,6 @@ def decide(interpretation, example):
 
 
 def response_class(interpretation, example):
-    module = INTERPRETATIONS[interpretation]
-    if "overall" in example:
-        return None
     if "rpc" in example:
         row = one("protocol_error", error_code=example["rpc"], error_text=example["message"])
         return SimpleNamespace(
@@ -68,7 +65,7 @@ def response_class(interpretation, example):
     tool = {"name": "weather"}
     if "outputSchema" in example:
         tool["outputSchema"] = example["outputSchema"]
-    return module.validate(ValidationContext(tool=tool, response=response))
+    return INTERPRETATIONS[interpretation].validate(ValidationContext(tool=tool, response=response))
 
 
 def holds(interpretation, row, example):

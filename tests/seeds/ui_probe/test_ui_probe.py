@@ -41,6 +41,17 @@ def test_the_documents_own_example_contradicts_itself():
     ]
 
 
+RUN = {
+    "runId": "r",
+    "target": {"url": "u", "viewport": "v", "userAgent": "a"},
+    "flow": [],
+    "findings": {"forms": [], "accessibility": {"axeViolations": 0, "details": []}},
+    "errors": [],
+    "result": "passed",
+    "metrics": {"totalTimeMs": 1, "steps": 0, "networkErrors": 0, "consoleErrors": 0},
+}
+
+
 @pytest.mark.parametrize(
     ("change", "program", "document"),
     [
@@ -56,15 +67,7 @@ def test_the_documents_own_example_contradicts_itself():
     ],
 )  # fmt: skip
 def test_the_two_interpretations_of_a_run_differ_where_they_are_known_to(change, program, document):
-    run = {
-        "runId": "r",
-        "target": {"url": "u", "viewport": "v", "userAgent": "a"},
-        "flow": [],
-        "findings": {"forms": [], "accessibility": {"axeViolations": 0, "details": []}},
-        "errors": [],
-        "result": "passed",
-        "metrics": {"totalTimeMs": 1, "steps": 0, "networkErrors": 0, "consoleErrors": 0},
-    } | change
+    run = RUN | change
     assert (len(test_runs.program(run)), len(test_runs.document(run))) == (program, document)
 
 
@@ -85,14 +88,11 @@ def test_the_documents_examples_conform_to_the_document():
 
 @pytest.mark.slow
 def test_runs_become_tables_and_low_confidence_forms_become_findings(tmp_path):
-    run = {
-        "runId": "r1",
-        "target": {"url": "https://a/", "viewport": "1x1", "userAgent": "ua"},
+    run = RUN | {
         "flow": [{"stepId": "s", "action": "click", "inferredIntent": "i", "outcome": "fail", "latencyMs": 3.5, "timestamp": "2025-01-01T00:00:00Z"}],
         "findings": {"forms": [], "accessibility": {"axeViolations": 2, "details": []}},
         "errors": [{"type": "timeout", "message": "m", "code": "E_OWN", "timestamp": "2025-01-01T00:00:00Z"}],
-        "result": "passed",
-        "metrics": {"totalTimeMs": 9, "steps": 1, "networkErrors": 0, "consoleErrors": 0},
+        "metrics": RUN["metrics"] | {"steps": 1},
     }  # fmt: skip
     infer = {"success": True, "data": {"formSchema": {"name": "a"}, "confidence": 0.4}}
     sent = {"success": True, "data": run}
@@ -103,7 +103,7 @@ def test_runs_become_tables_and_low_confidence_forms_become_findings(tmp_path):
     mt.score([t.write(tmp_path / "a.jsonl", [t.opened(), *messages])], out=tmp_path / "store")
     store = mt.open_store(tmp_path / "store")
     assert store.sql("SELECT run_id, result, result_determined, axe_violations FROM ui_runs").fetchall() == [
-        ("r1", "passed", "failed", 2)
+        ("r", "passed", "failed", 2)
     ]  # fmt: skip
     assert store.sql("SELECT position, outcome, latency_ms FROM ui_steps").fetchall() == [
         (0, "fail", 3.5)
