@@ -20,6 +20,7 @@ from tests.transcripts import (
     text,
     write,
 )
+from tests.verdict.test_user_rules import ADDED
 
 pytestmark = pytest.mark.slow
 
@@ -131,25 +132,12 @@ def test_long_stderr_is_cut_per_line_and_at_its_start_unless_all_is_asked_for(ea
 
 def test_a_call_is_explained_by_the_users_rules_that_its_store_was_scored_with(tmp_path: Path):
     rules = tmp_path / "rules.toml"
-    rules.write_text(
-        """
-[[rule]]
-id = "ours.quota"
-title = "Our gateway's quota"
-source = "us"
-order = 1
-verdict = "infrastructure"
-reason = "quota"
-matches = ['quota of the gateway']
-fires = ["the quota of the gateway is used up"]
-silent = ["the quota is fine"]
-"""
-    )
-    talk = exchange(call(1, "read"), text(1, "quota of the gateway: 0", isError=True))
+    rules.write_text(ADDED)
+    talk = exchange(call(1, "read"), text(1, "the moon is in retrograde", isError=True))
     path = write(tmp_path / "x.jsonl", [opened(), *talk])
     mt.score([path], out=tmp_path / "store", rules=rules)
     found = mt.open_store(tmp_path / "store").show("")
-    assert "decided by ours.quota alone" in str(found)
+    assert "decided by verdict.mine.moon alone" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,13 @@ import pytest
 from mcptally.verdict import judge, named_object
 
 
+def a_call(arguments: str | None, tool: str = "t") -> pl.DataFrame:
+    schema = {"text": pl.UInt32, "arguments": pl.String, "tool": pl.String}
+    return pl.DataFrame({"text": [0], "arguments": [arguments], "tool": [tool]}, schema=schema)
+
+
 def source(text: str, arguments: str | None) -> str | None:
-    schema = {"text": pl.UInt32, "arguments": pl.String}
-    calls = pl.DataFrame({"text": [0], "arguments": [arguments]}, schema=schema)
-    return named_object.source(pl.Series([text]), calls)[0]
+    return named_object.source(pl.Series([text]), a_call(arguments))[0]
 
 
 @pytest.mark.parametrize(
@@ -78,12 +81,6 @@ def test_without_an_object_or_arguments_the_source_is_unknown(text, arguments):
     assert source(text, arguments) is None
 
 
-def is_unmentioned(text: str, arguments: str | None, tool: str) -> bool:
-    schema = {"text": pl.UInt32, "arguments": pl.String, "tool": pl.String}
-    calls = pl.DataFrame({"text": [0], "arguments": [arguments], "tool": [tool]}, schema=schema)
-    return named_object.names_unmentioned_component(pl.Series([text]), calls)[0]
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "tool", "expected"),
     [
@@ -102,7 +99,8 @@ def is_unmentioned(text: str, arguments: str | None, tool: str) -> bool:
 def test_a_component_that_neither_arguments_nor_tool_mention_is_the_servers(
     text, arguments, tool, expected
 ):
-    assert is_unmentioned(text, arguments, tool) == expected
+    found = named_object.names_unmentioned_component(pl.Series([text]), a_call(arguments, tool))
+    assert found[0] == expected
 
 
 def verdict(text: str, arguments: str) -> str:

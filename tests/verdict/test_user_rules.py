@@ -36,34 +36,30 @@ silent = ["the sun"]
 """
 
 
-def verdicts(folder: Path, toml: str) -> pl.DataFrame:
-    file = folder / "rules.toml"
-    file.write_text(toml, encoding="utf-8")
-    rows, _ = parse_changes(file.read_text(), str(file))
-    ruleset = apply(classify.failure_rules(), rows, where=str(file))
+def verdicts(toml: str) -> pl.DataFrame:
+    rows, _ = parse_changes(toml, "rules.toml")
+    ruleset = apply(classify.failure_rules(), rows, where="rules.toml")
     frame = pl.DataFrame(
         {"outcome": ["tool_error"] * 2, "error_text": [TEXT, "connect ECONNREFUSED 1.2.3.4:5"]}
     )
     return judge(frame, ruleset)
 
 
-def test_a_row_with_a_new_id_adds_a_rule(tmp_path: Path):
-    judged = verdicts(tmp_path, ADDED)
+def test_a_row_with_a_new_id_adds_a_rule():
+    judged = verdicts(ADDED)
     assert judged["rule"].to_list()[0] == "verdict.mine.moon"
     assert judged["verdict"].to_list() == ["tool_failure", "infrastructure"]
 
 
 @pytest.mark.parametrize("name", ["moon", "mine.moon", "mine.of.the.moon"])
-def test_a_user_rule_may_have_any_id(tmp_path: Path, name: str):
-    judged = verdicts(tmp_path, ADDED.replace("verdict.mine.moon", name))
+def test_a_user_rule_may_have_any_id(name: str):
+    judged = verdicts(ADDED.replace("verdict.mine.moon", name))
     assert judged["rule"].to_list()[0] == name
 
 
-def test_a_row_with_a_known_id_changes_its_fields_and_not_its_others_but_the_precision(
-    tmp_path: Path,
-):
+def test_a_row_with_a_known_id_changes_its_fields_and_not_its_others_but_the_precision():
     change = '[[rule]]\nid = "verdict.network.refused"\nverdict = "tool_failure"\n'
-    before, after = (verdicts(tmp_path, toml).row(1, named=True) for toml in ("", change))
+    before, after = (verdicts(toml).row(1, named=True) for toml in ("", change))
     assert after["rule"] == before["rule"] == "verdict.network.refused"
     assert after["verdict"] == "tool_failure"
     assert after["certainty"] < before["certainty"], "it was measured for another verdict"
@@ -72,24 +68,23 @@ def test_a_row_with_a_known_id_changes_its_fields_and_not_its_others_but_the_pre
     assert [rule.hits for rule in rules if rule.id == "verdict.network.refused"] == [0]
 
 
-def test_a_rule_of_a_user_is_only_evidence_if_it_says_so(tmp_path: Path):
+def test_a_rule_of_a_user_is_only_evidence_if_it_says_so():
     late = ADDED.replace("order = 1", "order = 989").replace("tool_failure", "infrastructure")
-    alone, weighed = (verdicts(tmp_path, late + more) for more in ("", "decides = false\n"))
+    alone, weighed = (verdicts(late + more) for more in ("", "decides = false\n"))
     assert (alone["verdict"][0], weighed["verdict"][0]) == ("infrastructure", "business")
     assert "verdict.mine.moon" in weighed["evidence"].to_list()[0]
 
 
-def test_a_disabled_rule_decides_nothing(tmp_path: Path):
-    judged = verdicts(tmp_path, '[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
+def test_a_disabled_rule_decides_nothing():
+    judged = verdicts('[[rule]]\nid = "verdict.network.refused"\ndisabled = true\n')
     assert judged["rule"][1] != "verdict.network.refused"
 
 
-def test_rows_about_hidden_errors_are_recognised_by_their_id(tmp_path: Path):
-    file = tmp_path / "rules.toml"
-    file.write_text(ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n')
-    about_failures, about_results = parse_changes(file.read_text(), str(file))
+def test_rows_about_hidden_errors_are_recognised_by_their_id():
+    toml = ADDED + '[[rule]]\nid = "hidden.text.marker"\ndisabled = true\n'
+    about_failures, about_results = parse_changes(toml, "rules.toml")
     assert [row["id"] for row in about_failures] == ["verdict.mine.moon"]
-    ruleset = apply(hidden_errors.hidden_error_rules(), about_results, where=str(file))
+    ruleset = apply(hidden_errors.hidden_error_rules(), about_results, where="rules.toml")
     assert len(ruleset) == len(hidden_errors.hidden_error_rules()) - 1
     assert (
         find_hidden_errors(pl.DataFrame({"text": ["❌ gone"]}), ruleset)["hidden_rule"][0] is None
