@@ -492,17 +492,6 @@ def test_a_quantile_is_interpolated_as_numpy_does(one):
     assert found == pytest.approx(np.quantile(TIMES, (0.5, 0.95, 0.99)).tolist())
 
 
-LATENCIES = SERVERS.add(
-    call(s, latency_ms=float(1 + (s * 13 + i * i) % 97)) for s in range(60) for i in range(6)
-)
-
-
-def test_the_interval_of_a_quantile_is_the_same_every_time(answers, one):
-    again = answers.store.ask("tool_scores", server=LATENCIES).pl()["latency_p95_ms_low"].item()
-    assert one(LATENCIES)["latency_p95_ms_low"] == again
-    assert again is not None
-
-
 RETRIES = SERVERS.add(
     [
         call(1, **FAILED, call_id="a", attempt_of="a"),

@@ -64,6 +64,10 @@ def rows(store, sql):
     return store.sql(sql).to_arrow_table().to_pylist()
 
 
+def validated(store, arguments, tool="read_file", server="validating"):
+    return dry_run.validate(store, server=server, tool=tool, arguments=arguments)
+
+
 @pytest.mark.slow
 def test_validator_honesty_compares_validations_with_the_outcomes_of_calls(store):
     (row,) = rows(store, "SELECT * FROM validator_honesty")
@@ -119,18 +123,14 @@ def test_invalid_and_vague_answers_become_findings(store):
     ],
 )
 def test_a_recorded_answer_of_the_server_takes_precedence(store, path, valid, errors):
-    answer = dry_run.validate(
-        store, server="validating", tool="read_file", arguments={"path": path}
-    )
+    answer = validated(store, {"path": path})
     assert (answer.valid, answer.errors) == (valid, errors)
     assert answer.source.startswith("the server's own answer of 20")
 
 
 @pytest.mark.slow
 def test_without_a_recorded_answer_earlier_calls_are_the_evidence(store):
-    answer = dry_run.validate(
-        store, server="validating", tool="read_file", arguments={"path": "/never/validated"}
-    )
+    answer = validated(store, {"path": "/never/validated"})
     assert answer.valid
     (warning, again) = answer.warnings
     assert warning.startswith("Parameter \"path\": the path '/never/validated' failed on 20")
@@ -140,12 +140,7 @@ def test_without_a_recorded_answer_earlier_calls_are_the_evidence(store):
 
 @pytest.mark.slow
 def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
-    answer = dry_run.validate(
-        store,
-        server="validating",
-        tool="write_file",
-        arguments={"path": "/data/a.txt", "content": "x"},
-    )
+    answer = validated(store, {"path": "/data/a.txt", "content": "x"}, "write_file")
     assert answer.valid
     (warning,) = answer.warnings
     assert warning.startswith(
@@ -166,7 +161,7 @@ def test_a_path_that_worked_elsewhere_is_unchecked_with_its_date(store):
     ],
 )
 def test_errors_are_specific(store, server, tool, arguments, error):
-    answer = dry_run.validate(store, server=server, tool=tool, arguments=arguments)
+    answer = validated(store, arguments, tool, server)
     assert not answer.valid
     assert answer.errors[0].startswith(error)
 
