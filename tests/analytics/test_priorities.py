@@ -260,6 +260,21 @@ def test_a_table_has_words_for_an_unknown_fault_and_onset_and_claims_no_certaint
     assert problems.onset(later).startswith("first seen 20")
 
 
+UNREACHED = SERVERS.add(
+    traffic("a", 20, kind=failure("HTTP 502: connection refused", None, reason="not_connected"))
+    + traffic("b", 10, kind=failure("ECONNREFUSED", "upstream", reason="dependency_down"))
+)
+
+
+def test_calls_that_did_not_reach_the_server_are_not_blamed_on_a_service_behind_it(asked):
+    unreached, outage = asked(UNREACHED)
+    assert (problems.title(unreached), unreached["affected"]) == ("connection refused", 20)
+    assert problems.blame(unreached) == (
+        "fault: unknown; check the server's URL, and whether it runs"
+    )
+    assert (outage["fault"], outage["affected"]) == ("upstream", 10)
+
+
 SINCE = SERVERS.add(outage(kind=NO_NETWORK | NO_HOST | {"template": "connection refused"}))
 
 

@@ -30,9 +30,9 @@ def closed(after_ms: int, side: str = "client") -> list[dict[str, Any]]:
     return [{**end, "ts_ns": c2s(1, {})["ts_ns"] + after_ms * MS}]
 
 
-def refused(status: int = 404) -> dict[str, Any]:
+def refused(status: int = 404, **own: str) -> dict[str, Any]:
     """Return the head of a response that refuses the request."""
-    head = event("http", 2, dir="s2c", phase="response", scope="x1", status=status)
+    head = event("http", 2, dir="s2c", phase="response", scope="x1", status=status, **own)
     return {**head, "ts_ns": c2s(1, {})["ts_ns"] + MS}
 
 
@@ -105,6 +105,14 @@ REFUSALS = {
     ),
     "its status without a web page": ([refused(404), raw("<!DOCTYPE html>")], "HTTP 404"),
     "its error without an id": ([refused(404), s2c(3, NO_ID, scope="x1")], "Session not found"),
+    "why the recorder had no connection to the server": (
+        [refused(502, why="connection refused"), *closed(1, "proxy")],
+        "HTTP 502: mcptally: no connection to the server: connection refused",
+    ),
+    "why the recorder refused the request": (
+        [refused(403, why="foreign Host"), *closed(1, "proxy")],
+        "HTTP 403: mcptally: request refused: foreign Host",
+    ),
     "nothing of an accepted request": ([refused(202), raw("Accepted")], None),
 }
 

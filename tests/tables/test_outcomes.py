@@ -24,6 +24,7 @@ def test_every_outcome_of_a_call_has_worked_failed_is_unfinished_or_unknown():
     [
         ("auth_rejected", "", "account"),
         ("server_killed", "", None),
+        ("not_connected", "", None),
         ("timeout_or_cancel", "unknown", None),
         ("timeout_or_cancel", "network", "network"),
         ("a reason of a user's rule", "", None),

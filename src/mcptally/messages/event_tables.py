@@ -115,6 +115,7 @@ class HttpEvents(Event):
     path = Column(pl.String, "Path and query of the request.")
     status = Column(pl.Int64, "Status of the response.")
     closed_by = Column(pl.String, "Side that closed the exchange: `client`, `server`, `proxy`.")
+    why = Column(pl.String, "Why the recorder answered or ended the exchange.")
     mcp_session_id = Column(pl.String, "Header Mcp-Session-Id.")
     mcp_protocol_version = Column(pl.String, "Header Mcp-Protocol-Version.")
     mcp_method = Column(pl.String, "Header Mcp-Method.")

@@ -16,13 +16,14 @@ import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls, PairedMessages
 from mcptally.messages.decode import Events
-from mcptally.messages.event_tables import RawFrames, Replies, RequestParams
+from mcptally.messages.event_tables import HttpEvents, RawFrames, Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.arrow import indices, series_from_numpy
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
+from mcptally.transcript.format import NOT_CONNECTED, REFUSED
 
 TIMEOUT_REASON: Final = r"(?i)time[sd]?[ _-]?out|deadline"
 """Matches reasons for a cancellation that mean a timeout, as worded by the TypeScript and Python
@@ -323,8 +324,21 @@ def _add_refusals(calls: pl.DataFrame, messages: pl.DataFrame, events: Events) -
             ~RawFrames.text.col.str.contains(r"^\s*<")
         )  # a web page says no more than its status
         .select(*place, refusal_body=RawFrames.text.col.str.head(_MAX_BODY))
-        .unique(place, keep="first", maintain_order=True)
     )
+    # The text of the recorder's own answers is not recorded, but why it gave them.
+    answer = (
+        pl.when(HttpEvents.status.col == 502).then(pl.lit(NOT_CONNECTED)).otherwise(pl.lit(REFUSED))
+    )
+    own = (
+        events.http.lazy()
+        .filter(HttpEvents.phase.col == "response", HttpEvents.status.col >= 400)
+        .drop_nulls("why")
+        .select(
+            *place,
+            refusal_body=pl.concat_str(answer, pl.col("why").str.head(_MAX_BODY), separator=": "),
+        )
+    )
+    bodies = pl.concat([own, bodies]).unique(place, keep="first", maintain_order=True)
     refusals = errors.join(bodies, on=place, how="full", coalesce=True).pipe(run_query)
     return left_join_columns(calls, refusals, *place)
 

@@ -76,7 +76,7 @@ _VERDICTS: Final[Mapping[Verdict, str]] = MappingProxyType(
     {
         Verdict.BUSINESS: "the {} did its job and refused this request",
         Verdict.TOOL_FAILURE: "the {} itself failed",
-        Verdict.INFRASTRUCTURE: "the network, an upstream or a dependency failed",
+        Verdict.INFRASTRUCTURE: "the network, or a service that the call needs, failed",
         Verdict.AMBIGUOUS: "the call does not show who is at fault",
     }
 )
@@ -176,7 +176,7 @@ _REASONS: Final[Mapping[tuple[Verdict, Fault | None], str]] = {
         "dependency_down navigation_timeout timeout_or_cancel upstream_5xx_or_malformed"
     ),
     (Verdict.INFRASTRUCTURE, Fault.NETWORK): "connection_closed network",
-    (Verdict.INFRASTRUCTURE, None): "server_killed",
+    (Verdict.INFRASTRUCTURE, None): "not_connected server_killed",
     (Verdict.AMBIGUOUS, None): "masked no_response not_understood unclear",
 }
 REASONS: Final[Mapping[str, Reason]] = MappingProxyType(

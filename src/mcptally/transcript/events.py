@@ -83,6 +83,7 @@ class HttpEvent(Event, tag="http"):
     path: str | None = None
     status: _Status | None = None
     closed_by: str | None = None
+    why: str | None = None
     headers: Headers | None = None
 
 

@@ -24,6 +24,11 @@ WITHHELD: Final = "withheld"
 
 Its value is the reason. The line is not an event: it has no `event`, `recording` or `seq`."""
 
+NOT_CONNECTED: Final = "mcptally: no connection to the server"
+"""Begins the recorder's answer with status 502 to a request that it could not forward."""
+REFUSED: Final = "mcptally: request refused"
+"""Begins the recorder's answer to a request that it does not forward."""
+
 Dir = Literal["c2s", "s2c"]
 """Direction of a message: client to server, or server to client."""
 

@@ -192,6 +192,7 @@ caused AS MATERIALIZED (
         j.*, f.problem IS NOT NULL AS is_frequent,
         CASE
             WHEN hidden AND fault IN ('caller', 'account') THEN 'unmarked'
+            WHEN reason = 'not_connected' THEN 'unavailable'
             WHEN fault IS NULL THEN 'unclear'
             WHEN fault IN ('tool', 'client') AND reason = 'misconfig_or_missing_dependency'
                 THEN 'misconfigured'
@@ -205,6 +206,7 @@ caused AS MATERIALIZED (
             WHEN kind = 'client' OR kind = 'caller' AND reason = 'server_policy' THEN reason
             WHEN kind = 'misconfigured' THEN fault
             WHEN kind = 'unavailable' AND reason LIKE '%timeout%' THEN 'timeout'
+            WHEN reason = 'not_connected' THEN reason
             WHEN kind = 'unavailable' AND j.message = '(no text)' THEN j.message
         END) AS own_cause
     FROM judged j

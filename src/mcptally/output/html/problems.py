@@ -139,7 +139,7 @@ def blame(row: Mapping[str, Any]) -> str:
 
 def _look(row: Mapping[str, Any]) -> str:
     """Return what to check if the fault is uncertain or is not the server's."""
-    if row["kind"] == "not_connected":
+    if "not_connected" in (row["kind"], row["reason"]):
         return "; check the server's URL, and whether it runs"
     if row["kind"] in _LIVES:
         return ", in how it starts the server" if row["fault"] == Fault.CLIENT else ""

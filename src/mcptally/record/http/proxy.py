@@ -20,6 +20,7 @@ from mcptally.record.http.request_limits import HEAD_SECONDS
 from mcptally.record.http.shared import Shared
 from mcptally.record.http.socket import Socket
 from mcptally.record.http.tls import TlsStream
+from mcptally.transcript.format import NOT_CONNECTED, REFUSED
 
 P = ParamSpec("P")
 
@@ -424,14 +425,14 @@ class ProxyConnection:
     def _respond_unreachable(self, error: OSError) -> None:
         self._respond(
             502,
-            f"mcptally: no connection to the server: {describe_error(error)}\n",
+            f"{NOT_CONNECTED}: {describe_error(error)}\n",
             describe_error(error),
         )
 
     def _refuse(self, status: int, why: str) -> None:
         """Respond to a request that is not forwarded."""
         self._protocol.refused_exchange(why)
-        self._respond(status, f"mcptally: request refused: {why}\n", why)
+        self._respond(status, f"{REFUSED}: {why}\n", why)
 
     def _respond(self, status: int, text: str, why: str) -> None:
         if self._exchange is None:
