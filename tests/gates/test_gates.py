@@ -182,19 +182,15 @@ def test_the_end_of_an_interval_is_compared_directly(results):
 
 def test_a_flawless_tool_passes_sooner_if_other_tools_show_that_calls_of_a_session_differ(tmp_path):
     flawless = sessions([(0, 6)] * 40, "flawless")
-    unrelated = [
-        row
-        for tool in range(10)
-        for row in sessions([(1, 6), (0, 6), (0, 6)] * 13, f"other {tool}")
-    ]
-    whole = [
-        row
-        for tool in range(10)
-        for row in sessions([(6, 6), (0, 6), (0, 6)] * 13, f"other {tool}")
-    ]
+
+    def others(failed):
+        """Ten tools, with this number of failed calls in every third session of six calls."""
+        some = [(failed, 6), (0, 6), (0, 6)] * 13
+        return [row for tool in range(10) for row in sessions(some, f"other {tool}")]
+
     found = {
         name: states(build(tmp_path / name, flawless + rows), "failure_rate > 5%")["flawless"]
-        for name, rows in {"alone": [], "unrelated": unrelated, "whole": whole}.items()
+        for name, rows in {"alone": [], "unrelated": others(1), "whole": others(6)}.items()
     }
     assert found == {"alone": "undecided", "unrelated": "passed", "whole": "undecided"}
 

@@ -101,11 +101,8 @@ def test_a_change_for_the_worse_fails_the_job_and_a_first_run_writes_a_comment(c
         f"case $1 in compare) exit {worse} ;; query) echo '[{{}}]' ;; esac",
     )
     assert ci("traces", MCPTALLY_BASE="base", MCPTALLY_PR="7").returncode == worse
-    assert (
-        (tmp_path / "asked")
-        .read_text()
-        .startswith("api --silent -X POST repos/jo/shop/issues/7/comments -F body=@")
-    )
+    asked = (tmp_path / "asked").read_text()
+    assert asked.startswith("api --silent -X POST repos/jo/shop/issues/7/comments -F body=@")
 
 
 @pytest.mark.parametrize(

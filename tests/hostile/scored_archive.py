@@ -8,23 +8,16 @@ import polars as pl
 
 import mcptally as mt
 from mcptally.transcript.check import ArchiveCheck, check
-from tests.transcripts import c2s, call, event, opened, s2c, text, write
+from tests.transcripts import call, event, exchange, opened, text, write
 
 GOOD = "innocent"
 
 
-def lines(*events: dict[str, object]) -> bytes:
-    return b"".join(json.dumps(one).encode() + b"\n" for one in events)
-
-
 def recording(name: str = "r1", *, words: str = "fine", **about: object) -> bytes:
     """The lines of a recording of one call."""
-    return lines(
-        opened(name, **about),
-        c2s(1, call(1), name),
-        s2c(2, text(1, words), name),
-        event("close", 3, name, reason="eof"),
-    )
+    talk = exchange(call(1), text(1, words), recording=name)
+    events = [opened(name, **about), *talk, event("close", 3, name, reason="eof")]
+    return b"".join(json.dumps(one).encode() + b"\n" for one in events)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -436,48 +436,46 @@ def test_a_file_that_shrinks_while_it_is_read_ends_early(tmp_path: Path) -> None
     assert all(isinstance(run, LineRun) for run in reading)
 
 
-def test_a_file_without_read_permission_does_not_stop_the_run() -> None:
+@contextlib.contextmanager
+def as_nobody() -> Iterator[Path]:
+    """A folder with an empty archive; gives up root's privileges, if the tests run as root."""
+    is_root = os.geteuid() == 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        folder.chmod(0o755)
-        (folder / "archive").mkdir(mode=0o755)
+        (folder / "archive").mkdir()
+        if is_root:
+            for path in (folder, folder / "archive"):
+                os.chown(path, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            if is_root:
+                os.seteuid(0)
+
+
+def may_read(path: Path) -> bool:
+    path.chmod(0)
+    return os.access(path, os.R_OK, effective_ids=True)
+
+
+def test_a_file_without_read_permission_does_not_stop_the_run() -> None:
+    with as_nobody() as folder:
         secret = folder / "archive" / "secret.jsonl"
         secret.write_bytes(recording())
-        secret.chmod(0)
-        with as_nobody(folder):
-            if os.access(secret, os.R_OK, effective_ids=True):
-                pytest.skip("this user may read everything")
-            outcome = judged(folder)
+        if may_read(secret):
+            pytest.skip("this user may read everything")
+        outcome = judged(folder)
         assert "archive.cannot_read" in outcome.rules
         assert "Permission denied" in outcome.said
 
 
-@contextlib.contextmanager
-def as_nobody(folder: Path) -> Iterator[None]:
-    """Give up root's privileges, if the tests run as root."""
-    is_root = os.geteuid() == 0
-    if is_root:
-        for path in (folder, folder / "archive"):
-            os.chown(path, 65534, 65534)
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        if is_root:
-            os.seteuid(0)
-
-
 def test_a_folder_that_cannot_be_listed_is_an_error() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        (folder / "archive").mkdir()
-        folder.chmod(0o755)
-        with as_nobody(folder):
-            (folder / "archive").chmod(0)
-            if os.access(folder / "archive", os.R_OK, effective_ids=True):
-                pytest.skip("this user may read everything")
-            with pytest.raises(UnreadableError, match="cannot be listed: Permission denied"):
-                discover([folder / "archive"])
+    with as_nobody() as folder:
+        if may_read(folder / "archive"):
+            pytest.skip("this user may read everything")
+        with pytest.raises(UnreadableError, match="cannot be listed: Permission denied"):
+            discover([folder / "archive"])
 
 
 # --- large numbers ---

@@ -1,6 +1,7 @@
 """Test helper: a recorder in this process, between raw client sockets and a scripted server."""
 
 import contextlib
+import json
 import queue
 import random
 import socket
@@ -14,7 +15,7 @@ from mcptally.record.http.upstream import UpstreamServer
 from mcptally.redaction import policy as redaction_policy
 from mcptally.transcript.writer.archive import Archive
 from mcptally.transcript.writer.limits import Limits
-from tests.record.recorder_process import TIMEOUT_SECONDS, events, eventually
+from tests.record.recorder_process import TIMEOUT_SECONDS, events, eventually, of
 
 LIMITS = Limits(compress=False, keep_bytes=None, keep_seconds=None, stall_seconds=None)
 """No compression or deletion of files, and no lost events when the disk is slow."""
@@ -269,6 +270,22 @@ def recordings(recorded):
         times = [event["ts_ns"] for event in own]
         assert times == sorted(times)
     return sorted(by.values(), key=lambda own: own[0]["ts_ns"])
+
+
+def checked_recordings(out):
+    """Return the recordings in a folder, after checking that each request and its response share
+    one."""
+    records = recordings(events(out))
+    for own in records:
+        assert own[-1]["event"] == "close"
+        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
+                 if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
+        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
+                    if "method" not in e["msg"]]  # fmt: skip
+        assert sorted(asked) == sorted(answered)
+        ends = [e["scope"] for e in of(own, "http", phase="end")]
+        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
+    return records
 
 
 def json_response(body, *headers, status="200 OK"):

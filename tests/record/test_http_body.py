@@ -129,7 +129,7 @@ def test_a_document_over_the_size_limit_is_reduced_to_head_and_hash():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_a_decompression_bomb_uses_bounded_memory(coding):
     encoded = CODINGS[coding](bytes(150 << 20))
     tracemalloc.start()
@@ -142,7 +142,7 @@ def test_a_decompression_bomb_uses_bounded_memory(coding):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd"])
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
 def test_highly_compressible_text_of_any_size_is_decoded(coding):
     line = json.dumps({"id": 1, "text": "row after row of a table"}).encode() + b"\n"
     noise = random.Random(1).randbytes(1 << 20).hex().encode()

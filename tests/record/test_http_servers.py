@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.http_rig import free_port, recordings
+from tests.record.http_rig import checked_recordings, free_port, recordings
 from tests.record.recorder_process import events, of
 from tests.record.test_http_process import Program
 
@@ -111,21 +111,6 @@ def run(command, **options):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def checked_recordings(out):
-    """Return the recordings, after checking that each request and its response share one."""
-    records = recordings(events(out))
-    for own in records:
-        assert own[-1]["event"] == "close"
-        asked = [json.dumps(e["msg"]["id"]) for e in of(own, "message", dir="c2s")
-                 if "method" in e["msg"] and "id" in e["msg"]]  # fmt: skip
-        answered = [json.dumps(e["msg"].get("id")) for e in of(own, "message", dir="s2c")
-                    if "method" not in e["msg"]]  # fmt: skip
-        assert sorted(asked) == sorted(answered)
-        ends = [e["scope"] for e in of(own, "http", phase="end")]
-        assert len(ends) == len(set(ends)) == len(of(own, "http", phase="request"))
-    return records
 
 
 def test_the_python_sdk_gets_the_same_results_over_legacy_sse(tmp_path):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.recorder_process import events, of, recorder
+from tests.record.http_rig import checked_recordings
+from tests.record.recorder_process import of, recorder
 
 pytestmark = [pytest.mark.server, pytest.mark.slow]
 
@@ -124,21 +125,6 @@ def without_times(value):
     return re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?", "TIME", text)
 
 
-def check_recording(traces, calls):
-    found = events(traces)
-    for recording in {event["recording"] for event in found}:
-        mine = [event for event in found if event["recording"] == recording]
-        assert mine[-1]["event"] == "close"
-        assert [event["seq"] for event in mine] == list(range(len(mine)))
-    asked = [e["msg"] for e in of(found, "message", dir="c2s") if "id" in e["msg"]]
-    tools = [m for m in asked if m.get("method") == "tools/call"]
-    assert len(tools) == calls
-    replies = {
-        json.dumps(e["msg"]["id"]) for e in of(found, "message", dir="s2c") if "id" in e["msg"]
-    }
-    assert {json.dumps(m["id"]) for m in asked} <= replies
-
-
 @pytest.mark.parametrize(
     ("client", "options", "server"),
     [
@@ -151,4 +137,6 @@ def test_a_client_gets_the_same_results_through_the_recorder(client, options, se
     direct = client(tmp_path, job(tmp_path, server, behind=False), *options)
     through = client(tmp_path, job(tmp_path, server, behind=True), *options)
     assert without_times(direct) == without_times(through)
-    check_recording(tmp_path / "traces", len(WORK[server][1]))
+    asked = [e for own in checked_recordings(tmp_path / "traces") for e in of(own, "message")]
+    calls = [event for event in asked if event["msg"].get("method") == "tools/call"]
+    assert len(calls) == len(WORK[server][1])

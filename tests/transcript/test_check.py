@@ -8,25 +8,25 @@ import pytest
 
 from mcptally.transcript.check import check
 from tests.commands import run
-from tests.transcripts import write
+from tests.transcripts import c2s, event, request, write
+
+MS = 1_000_000
+"""Nanoseconds between two events."""
 
 
 def recording(name="r1", *, messages=3, segment_every=0, close=True, **closing):
     """The events of a recording, as the recorder would write them."""
     events, segment = [], 0
 
-    def add(event, **fields):
-        seq = len(events)
-        events.append(
-            {"v": 1, "event": event, "recording": name, "seq": seq, "ts_ns": 100 + seq, **fields}
-        )
+    def add(kind, **fields):
+        events.append(event(kind, len(events), name, **fields))
 
     add("open", segment=0, server="s", transport="stdio")
     for number in range(messages):
         if segment_every and number and number % segment_every == 0:
             segment += 1
             add("open", segment=segment, server="s", transport="stdio")
-        add("message", dir="c2s", msg={"jsonrpc": "2.0", "id": number, "method": "ping"})
+        add("message", dir="c2s", msg=request(number, "ping"))
     counts = {"open": segment + 1, "message": messages, "lost": 0}
     if close:
         add("close", **{"reason": "eof", "counts": counts, **closing})
@@ -67,9 +67,9 @@ def changed(events, number, **fields):
     return [{**e, **fields} if e["seq"] == number else e for e in events]
 
 
-GAP = {"v": 1, "event": "gap", "recording": "r1", "seq": 3, "ts_ns": 103, "lost": 1}
-AFTER_GAP = [{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2} for e in recording()[2:]]
-LATE = {**recording()[1], "seq": 5, "ts_ns": 105}
+GAP = event("gap", 3, lost=1)
+AFTER_GAP = [{**e, "seq": e["seq"] + 2, "ts_ns": e["ts_ns"] + 2 * MS} for e in recording()[2:]]
+LATE = c2s(5, request(9, "ping"))
 UNCLOSED = "no close event: killed or cut off"
 DAMAGE = {
     "1 event is missing at seq 2": dropped(recording(), 2),
@@ -96,8 +96,8 @@ def test_damage_has_a_message(tmp_path, events, said):
 
 def test_a_time_that_goes_back_counts_once_between_many_holes(tmp_path):
     events = [e for e in recording(messages=10_000) if e["seq"] % 2 == 0]
-    for event in events[len(events) // 2 :]:
-        event["ts_ns"] -= 9000
+    for late in events[len(events) // 2 :]:
+        late["ts_ns"] -= 9000 * MS
     answer = check([write(tmp_path / "a.jsonl", events)])
     assert "the time goes back 1 time" in problems(answer)
     assert len(answer.recordings[0].problems[0]) < 300
