@@ -306,6 +306,11 @@ def test_an_onset_that_other_clients_explain_says_so(asked):
     assert problems.onset(both) == "since 2026-03-02 01:00 UTC"
 
 
+def shared(found):
+    """Return the servers of each problem."""
+    return sorted(sorted(row["servers"]) for row in found)
+
+
 LATER = {"requested_at": BEGAN + timedelta(hours=1)}
 NEVER_WORKED = traffic("b", 2, 2, server="z") + traffic("b", 9, 9, REJECTED, server="z")
 
@@ -325,8 +330,7 @@ def test_servers_share_a_problem_if_the_same_can_be_said_of_each(tmp_path, other
     is_new = [row["outcome"] != "ok" and row["template"] == CRASH["template"] for row in other]
     rows = [row | NO_HOST if new else row for row, new in zip(other, is_new, strict=True)]
     rows += traffic("a", 10, server="x", kind=NO_HOST)
-    found = listed(tmp_path, rows)
-    assert sorted(sorted(row["servers"]) for row in found) == servers
+    assert shared(listed(tmp_path, rows)) == servers
 
 
 @pytest.mark.slow
@@ -466,33 +470,24 @@ def test_one_message_of_several_servers_about_the_network_is_one_problem(tmp_pat
     assert sorted(row["server"] for row in found if row["kind"] == "tool_failures") == ["x", "y"]
 
 
-SAME_CODE = failure("'Context' object has no attribute 'ask'")
-
-
 @pytest.mark.slow
-def test_one_defect_of_servers_that_report_the_same_name_is_one_problem(tmp_path):
-    rows = [row for server in "xyz" for row in traffic("a", 9, server=server, kind=SAME_CODE)]
+def test_one_defect_is_one_problem_of_servers_that_report_the_same_name(tmp_path):
+    kind = failure("'Context' object has no attribute 'ask'")
+    rows = [row for server in "xyz" for row in traffic("a", 9, server=server, kind=kind)]
     names = {"x": "shop", "y": "shop", "z": "other"}
     recordings = [life(server, server_name=name) for server, name in names.items()]
-    found = listed(tmp_path, rows, recordings)
-    assert sorted((row["servers"], row["affected"]) for row in found) == [
-        (["x", "y"], 18),
-        (["z"], 9),
-    ]
-
-
-def refused(server, text):
-    kind = failure("connect to <n> refused", "network", reason="network", error_text=text)
-    return traffic(server, 9, server=server, kind=kind)
+    assert shared(listed(tmp_path, rows, recordings)) == [["x", "y"], ["z"]]
 
 
 @pytest.mark.slow
-def test_outages_of_several_servers_are_one_problem_if_the_address_is_the_same(tmp_path):
-    rows = [*refused("x", "connect to 10.0.0.7:5432 refused")]
-    rows += refused("y", "connect to 10.0.0.7:5432 refused")
-    rows += refused("z", "connect to 10.0.0.7:6379 refused")
-    found = listed(tmp_path, rows)
-    assert sorted(row["servers"] for row in found) == [["x", "y"], ["z"]]
+def test_an_outage_is_one_problem_of_servers_that_cannot_reach_the_same_address(tmp_path):
+    refused = failure("connect to <n> refused", "network", reason="network")
+    rows = [
+        row | {"error_text": f"connect to 10.0.0.7:{port} refused"}
+        for server, port in (("x", 5432), ("y", 5432), ("z", 6379))
+        for row in traffic(server, 9, 9, refused, server=server)
+    ]
+    assert shared(listed(tmp_path, rows)) == [["x", "y"], ["z"]]
 
 
 LATE = SERVERS.add(

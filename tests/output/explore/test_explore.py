@@ -250,16 +250,8 @@ def test_recorded_text_never_becomes_markup(served: Served):
     pages = [
         get(f"{served.address}session?session={quote(name, safe='')}")[1] for (name,) in sessions
     ]
-    pages += [
-        get(f"{served.address}{name}")[1]
-        for name in (
-            "",
-            "table/tool_scores",
-            "table/error_groups",
-            "table/calls",
-            "search?q=script",
-        )
-    ]
+    others = ("", "table/tool_scores", "table/error_groups", "table/calls", "search?q=script")
+    pages += [get(f"{served.address}{name}")[1] for name in others]
     ids = mt.open_store(served.store).sql("SELECT call_id FROM calls ORDER BY seq").fetchall()
     # The pages above have all texts. All templates escape alike: a part of the texts shows it for
     # the other kinds of pages.
