@@ -175,15 +175,15 @@ def test_texts_of_an_archive_come_with_a_note_that_they_are_data_wherever_they_s
 
 def test_there_are_never_more_rows_than_asked_for_and_it_says_so(folder: Path):
     query = "SELECT * FROM range(5000)"
-    few, all_of_few = talk(
+    few, all_of_few, too_many = talk(
         folder,
         ("sql", {"query": query, "limit": 10}),
         ("sql", {"query": "SELECT * FROM range(10)", "limit": 10}),
+        ("sql", {"query": query, "limit": 100_000}),
     )
     assert len(rows(few)) == len(rows(all_of_few)) == 10
     assert "There are more than these 10 rows" in said(few)
     assert "10 rows; there are no more." in said(all_of_few)
-    [too_many] = talk(folder, ("sql", {"query": query, "limit": 100_000}))
     assert too_many.is_error
 
 

@@ -15,9 +15,8 @@ def source(text: str, arguments: str | None) -> str | None:
     return named_object.source(pl.Series([text]), a_call(arguments))[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
+NAMED: dict[str | None, list[tuple[str, str | None]]] = {
+    "caller": [
         ("ENOENT: no such file or directory, open '/srv/files/notes.txt'", '{"path": "notes.txt"}'),
         ("open '/srv/reports/report-17.xlsx'", '{"report": "report-17"}'),
         ("open '/srv/rome/index.json'", '{"city": "Rome"}'),
@@ -40,14 +39,7 @@ def source(text: str, arguments: str | None) -> str | None:
             '{"day": "2026-11-02", "hour": "25:00"}',
         ),
     ],
-)
-def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
-    assert source(text, arguments) == "caller"
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
+    "server": [
         ("open '/srv/app/rates.json'", '{"currency": "EUR"}'),
         ("open /etc/app/config.yaml: no such file or directory", "{}"),
         ("no such column: margin", '{"order": "O-1"}'),
@@ -63,22 +55,22 @@ def test_an_object_that_the_arguments_name_is_the_callers(text, arguments):
         ("Cannot start in '/srv/a': No such file or directory: 'lake'", '{"path": "/srv/a/B"}'),
         ("No such file or directory: 'svn'", '{"path": "/srv/server-svn-ok"}'),
     ],
-)
-def test_any_other_object_is_the_servers(text, arguments):
-    assert source(text, arguments) == "server"
-
-
-@pytest.mark.parametrize(
-    ("text", "arguments"),
-    [
+    None: [
         ("open '/srv/app/rates.json'", None),
         ("boom", "{}"),
         ("open 'é.txt'", '{"a": "\\u00e9"}'),
         ('429 - {"error":{"code":"SLOW","message":"Slow down"}}', "{}"),
     ],
+}
+"""Whose an object is that an error text names, by the call's arguments; None: it is unknown."""
+
+
+@pytest.mark.parametrize(
+    ("owner", "text", "arguments"),
+    [(owner, *case) for owner, cases in NAMED.items() for case in cases],
 )
-def test_without_an_object_or_arguments_the_source_is_unknown(text, arguments):
-    assert source(text, arguments) is None
+def test_an_object_is_the_callers_if_the_arguments_name_it(owner, text, arguments):
+    assert source(text, arguments) == owner
 
 
 @pytest.mark.parametrize(
