@@ -55,10 +55,6 @@ def test_a_truncated_last_line_is_a_warning(tmp_path: Path):
     assert events.messages.height == 1
 
 
-def test_an_empty_file_is_a_finding(tmp_path: Path):
-    assert findings(decoded(tmp_path)) == [("archive.empty_file", None)]
-
-
 def test_after_a_thousand_findings_of_a_fault_the_rest_is_counted(tmp_path: Path):
     events = decoded(tmp_path, b"nonsense\n" * 1500)
     assert events.findings.height == 1001

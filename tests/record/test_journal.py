@@ -21,7 +21,7 @@ from tests.commands import run
 from tests.record.recorder_process import (
     ECHO,
     PYTHON,
-    TIMEOUT_SECONDS,
+    PipedProcess,
     RecordedServer,
     events,
     eventually,
@@ -81,15 +81,10 @@ def test_events_that_wait_when_all_processes_are_killed_are_written_by_check(tmp
 
 def test_the_next_recorder_in_the_folder_writes_the_events_that_wait(tmp_path):
     kill_both(tmp_path)
-    logged = subprocess.run(
-        [*recorder(tmp_path, "--no-compress"), "true"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=True,
-    ).stderr
-    assert f"{tmp_path}: wrote 10 events of a recorder that was killed" in logged
+    with RecordedServer(tmp_path, ["true"], "--no-compress") as recorded_server:
+        _, logged, code = recorded_server.end()
+    assert code == 0
+    assert f"{tmp_path}: wrote 10 events of a recorder that was killed" in logged.decode()
     assert_finished(tmp_path)
     assert ids(tmp_path, dir="c2s") == list(range(20))
 
@@ -263,20 +258,11 @@ def namespace():
 
 @pytest.mark.parametrize("calls", [1, 200])
 def test_every_exchange_over_stdio_survives_a_kill_of_the_container(calls, tmp_path, namespace):
-    process = subprocess.Popen(
-        [*namespace, *recorder(tmp_path, "--no-compress"), *ECHO],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        bufsize=0,
-    )
-    for number in range(calls):
-        process.stdin.write(b'{"id":%d}\n' % number)
-        assert process.stdout.readline() == b'{"id":%d}\n' % number
-    process.kill()
-    process.wait()
-    process.stdin.close()
-    process.stdout.close()
+    with PipedProcess([*namespace, *recorder(tmp_path, "--no-compress"), *ECHO]) as container:
+        for number in range(calls):
+            container.send(b'{"id":%d}\n' % number)
+            assert container.line() == b'{"id":%d}' % number
+        container.process.kill()
     check_when_unlocked(tmp_path)
     for way in ("c2s", "s2c"):
         assert ids(tmp_path, dir=way) == list(range(calls))

@@ -11,6 +11,7 @@ import pytest
 
 from tests.record.recorder_process import (
     TIMEOUT_SECONDS,
+    PipedProcess,
     RecordedServer,
     alive,
     events,
@@ -87,14 +88,10 @@ def test_a_relay_that_fails_ends_the_server_and_the_recorder(tmp_path):
         "relay.Relay._read = broken\n"
         f"os._exit(session.run(['cat'], archive=lambda: Archive({str(tmp_path)!r})))"
     )
-    with subprocess.Popen(recorder, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        try:
-            process.stdin.write(b"x\n")
-            process.stdin.flush()
-            # stdin stays open, so only the failed relay can end the recorder.
-            assert process.wait(TIMEOUT_SECONDS) > 128
-        finally:
-            process.kill()
+    with PipedProcess(recorder) as failing:
+        failing.send(b"x\n")
+        # stdin stays open, so only the failed relay can end the recorder.
+        assert failing.process.wait(TIMEOUT_SECONDS) > 128
 
 
 def test_a_script_without_a_shebang_starts_as_it_does_from_node(tmp_path):

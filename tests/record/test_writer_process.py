@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from mcptally.transcript.check import check
 from mcptally.transcript.writer.shared_queue import BLOCK_BYTES, HEADER_BYTES, SharedQueue
-from tests.record.recorder_process import TIMEOUT_SECONDS, alive, events, eventually, of, script
+from tests.record.recorder_process import (
+    TIMEOUT_SECONDS,
+    PipedProcess,
+    alive,
+    events,
+    eventually,
+    of,
+    script,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -356,21 +364,13 @@ def test_events_that_no_writer_can_write_wait_in_the_journal(tmp_path):
 
 
 def test_the_stderr_of_the_recorder_ends_with_it_while_the_writer_still_writes(tmp_path):
-    process = subprocess.Popen(
-        [
-            *script(
-                PRELUDE + "wait(executed)\nstop_writer()\nprint(archive._pid, flush=True)\nclose()"
-            ),
-            str(tmp_path),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    writer = int(process.stdout.readline())
-    try:
-        logged = process.communicate(timeout=TIMEOUT_SECONDS)[1].decode()
-    finally:
-        os.kill(writer, signal.SIGCONT)
-    assert "is still being written" in logged
+    source = "wait(executed)\nstop_writer()\nprint(archive._pid, flush=True)\nclose()"
+    with PipedProcess([*script(PRELUDE + source), str(tmp_path)]) as recorder:
+        writer = int(recorder.line())
+        try:
+            logged = recorder.read_to_end(stream="stderr")
+        finally:
+            os.kill(writer, signal.SIGCONT)
+    assert b"is still being written" in logged
     assert eventually(lambda: not alive(writer))
     assert events(tmp_path)[-1]["event"] == "close"
