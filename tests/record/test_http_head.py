@@ -6,6 +6,7 @@ import pytest
 from mcptally.errors import UsageError
 from mcptally.record.http.head import parse_head
 from mcptally.record.http.headers import (
+    RefusedError,
     check_request,
     closes_connection,
     request_for_server,
@@ -111,6 +112,12 @@ def test_a_request_without_host_is_given_one():
     old = h11.Request(method="GET", target="/", headers=[], http_version="1.0")
     assert lines(sent(old)) == ["Host: ", "Connection: close"]
     assert lines(sent(old, host=b"mcp.example"))[0] == "Host: mcp.example"
+
+
+def test_a_request_with_both_framings_is_refused():
+    with pytest.raises(RefusedError) as refused:
+        sent(request("Content-Length: 5", "Transfer-Encoding: chunked"))
+    assert refused.value.status == 400
 
 
 def test_a_response_with_both_framings_loses_its_content_length():
