@@ -1,11 +1,12 @@
 """Measure the ratios of docs/reference/benchmarks.md and add them to that page.
 
-    python -m tests.benchmarks ratios [--archive PATH | --size 250] [--rounds 5] [--only NAME …]
+    python -m tests.benchmarks ratios [--archive PATH] [--rounds 5] [--only NAME …]
 
-Every case is a process of its own, and the cases take turns. The printed table has CPU seconds
-(user and system, with children). Ratios are computed from the least CPU seconds of each case, which
-a busy machine changes little. The results of a version and date replace earlier ones of the same;
-those of `--only` are only printed.
+The large archive is the recorded traffic (`traffic.py`) unless another one is given. Every case
+is a process of its own, and the cases take turns. The printed table has CPU seconds (user and
+system, with children). Ratios are computed from the least CPU seconds of each case, which a busy
+machine changes little. The results of a version and date replace earlier ones of the same; those
+of `--only` and of other archives are only printed.
 """
 
 import argparse
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import mcptally
-from tests.benchmarks.archive import SHAPES, generate
+from mcptally.transcript.files import open_stream
+from tests.benchmarks import traffic
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "reference" / "benchmarks.md"
@@ -63,13 +65,18 @@ RATIOS: Final = {
     "overview again": Ratio("`mcptally sample_traces` with nothing new, relative to imports"),
     "report": Ratio("`report STORE`, relative to imports"),
     "marginal": Ratio(
-        "`score` of a large archive on one core, without the time for a small one, relative "
-        "to `orjson.loads` of its lines",
-        "5.0",
+        "`score` of 356 MB of traffic on one core, beyond that of the samples, relative to "
+        "`orjson.loads` of its lines (before 2026-11-30: of 250 MB of generated lines)",
+        "6.0",
         large=True,
     ),
     "two cores": Ratio(
         "`score` of the large archive on two cores, relative to one core", large=True
+    ),
+    "one new recording": Ratio(
+        "`score` of the large archive with a new file of about 128 kB, relative to the file alone",
+        "2.0",
+        large=True,
     ),
     "large overview": Ratio(
         "`mcptally` of the large archive without a cache, relative to `score` on two cores",
@@ -104,24 +111,33 @@ def run(command: Sequence[str]) -> Cost:
 def main() -> None:
     """Measure, print the ratios and write them into the page."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks ratios", description=__doc__)
-    parser.add_argument("--archive", type=Path, help="plain transcripts, not generated ones")
-    parser.add_argument("--size", type=float, default=250, help="MB to generate")
-    parser.add_argument("--shape", choices=SHAPES, default="traffic")
+    parser.add_argument("--archive", type=Path, default=traffic.folder(), help="transcripts")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=RATIOS, default=list(RATIOS))
     options = parser.parse_args()
     compileall.compile_dir(str(Path(mcptally.__file__).parent), quiet=1)
     with tempfile.TemporaryDirectory() as folder:
-        archive = options.archive
-        if archive is None and any(RATIOS[name].large for name in options.only):
+        archive = None
+        if any(RATIOS[name].large for name in options.only):
+            if options.archive is None:
+                parser.error(f"give an --archive, or set {traffic.SETTING}")
             archive = Path(folder) / "archive"
-            generate(archive, size=int(options.size * 1e6), shape=options.shape)
+            _unpack(options.archive, archive)
         os.environ["XDG_CACHE_HOME"] = str(Path(folder) / "cache")
         found = _measure(Path(folder), archive, options.only, options.rounds)
     for name, value in found.items():
         print(f"{name:20}{value:6.2f}  {RATIOS[name].meaning}")
-    if len(found) == len(RATIOS):
+    if len(found) == len(RATIOS) and options.archive == traffic.folder():
         add(found)
+
+
+def _unpack(packed: Path, folder: Path) -> None:
+    """Copy the transcripts of a folder, decompressed, to another."""
+    for path in packed.rglob("*.jsonl*"):
+        target = folder / str(path.relative_to(packed)).removesuffix(".zst").removesuffix(".gz")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open_stream(path) as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
 
 
 def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -> dict[str, float]:
@@ -141,17 +157,23 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
     }
     if archive is not None:
         files = [str(path) for path in sorted(archive.rglob("*.jsonl"))]
-        large = [*command, "score", str(archive), "--full", "-o", str(work / "large"), "--jobs"]
+        full = [*command, "score", "--full", "-o"]
+        large = [*full, str(work / "large"), str(archive), "--jobs"]
         cases |= {
             "small": [*fixed, str(work / "small"), "--jobs", "1"],
             "parse": [python, "-c", PARSE, "1", *files],
             "parse, two processes": [python, "-c", PARSE, "2", *files],
             "one core": [*large, "1"],
             "two cores": [*large, "2"],
+            "one file alone": [*full, str(work / "one"), str(work / "alone")],
+            "one new recording": [*command, "score", "-o", str(work / "grown"), str(archive)],
             "large overview": [*command, str(archive)],
             "large report": [*cases["report"][:-3], str(work / "large"), *cases["report"][-2:]],
         }
     large_cases = {"small", "parse", "parse, two processes", "one core", "two cores"}
+    if archive is not None and "one new recording" in wanted:
+        large_cases.add("one file alone")
+        _prepare_one_new_file(archive, work, command)
     chosen = {
         name: case
         for name, case in cases.items()
@@ -166,6 +188,9 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
                 shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
             if name == "overview again":
                 run(case)
+            if name == "one new recording":
+                shutil.rmtree(work / "grown", ignore_errors=True)
+                shutil.copytree(work / "known", work / "grown")
             costs[name].append(run(case))
     print("| case | CPU s (min to max) | wall s | peak MB |\n|---|---|---|---|")
     for name, some in costs.items():
@@ -184,9 +209,20 @@ def _measure(work: Path, archive: Path | None, wanted: list[str], rounds: int) -
             wall["parse"] / wall["parse, two processes"],
         )
         print(f"\nTwo cores: score {ours:.2f} times as fast, orjson.loads {theirs:.2f}\n")
+        if "one file alone" in cpu:
+            ratios["one new recording"] = cpu["one new recording"] / cpu["one file alone"]
         if "large overview" in cpu:
             ratios["large overview"] = cpu["large overview"] / cpu["two cores"]
     return {name: ratios[name] for name in RATIOS if name in ratios and name in wanted}
+
+
+def _prepare_one_new_file(archive: Path, work: Path, command: Sequence[str]) -> None:
+    """Score all but one file of the archive to `known`, and copy this file to `alone`."""
+    new = min(archive.rglob("*.jsonl"), key=lambda path: abs(path.stat().st_size - 128_000))
+    (work / "alone").mkdir()
+    aside = new.rename(work / "alone" / new.name)
+    run([*command, "score", str(archive), "-o", str(work / "known")])
+    shutil.copy2(aside, new)
 
 
 def add(ratios: Mapping[str, float]) -> None:

@@ -135,7 +135,7 @@ def test_memory_stays_below_the_given_limit_and_does_not_grow_with_the_archive(t
     limit = 450 << 20
     needed = []
     for size in (15, 40):  # more than fits in memory
-        archives.generate(tmp_path / f"{size}", size=size * MB, shape="small")
+        archives.sessions(tmp_path / f"{size}", size * MB)
         needed.append(peak(tmp_path / f"{size}", "--memory", str(limit)))
     assert max(needed) + LIBRARIES < limit
     # In memory, the additional partitions would take three times their bytes. Peaks vary by 20 MB.
