@@ -31,7 +31,7 @@ def usage(calls: pl.DataFrame) -> pl.DataFrame:
     }
     found = (
         tools.select(*KEYS, **values)
-        .group_by(KEYS)
+        .group_by(KEYS, maintain_order=True)
         .agg(_aggregated(name, column) for name, column in AGGREGATES.items())
     )
     lists = [name for name, column in AGGREGATES.items() if column.how == "list"]

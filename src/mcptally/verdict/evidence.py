@@ -101,7 +101,8 @@ def count_calls_per_minute(calls: pl.DataFrame) -> pl.DataFrame:
     return (
         calls.lazy()
         .filter((GatheredCalls.dir.col == "c2s") & GatheredCalls.tool.col.is_not_null())
-        .group_by("recording", "server", "tool", minute=GatheredCalls.ts_ns.col // MINUTE_NS)
+        .with_columns(minute=GatheredCalls.ts_ns.col // MINUTE_NS)
+        .group_by(_MINUTE_KEYS, maintain_order=True)
         .agg(
             calls=pl.len().cast(pl.Int64),
             failed=GatheredCalls.outcome.col.is_in(_FAILED).sum().cast(pl.Int64),

@@ -244,7 +244,7 @@ def count_result_forms(calls: pl.LazyFrame, *by: str, **more: pl.Expr) -> pl.Laz
         `seen` (results with a text), `json`, `all` and `more` per `server`, `tool` and `by`.
     """
     text = _Results.text.col.cast(pl.String)
-    return calls.group_by("server", "tool", *by).agg(
+    return calls.group_by("server", "tool", *by, maintain_order=True).agg(
         seen=text.is_not_null().sum().cast(pl.Int64),
         json=text.str.contains(_JSON).sum().cast(pl.Int64),
         all=pl.len().cast(pl.Int64),

@@ -57,8 +57,8 @@ def argument_combinations(calls: pl.DataFrame) -> pl.DataFrame:
     """Count the calls for each recording, tool and `combination`, as `ArgumentCombinations`."""
     named = calls.lazy().filter(Validated.tool.col.is_not_null())
     *keys, _ = ArgumentCombinations.columns()
-    counts = named.group_by(keys).agg(calls=pl.len().cast(ArgumentCombinations.calls.dtype))
-    return counts.pipe(run_query)
+    count = pl.len().cast(ArgumentCombinations.calls.dtype)
+    return named.group_by(keys, maintain_order=True).agg(calls=count).pipe(run_query)
 
 
 def assign_scenarios(
