@@ -16,6 +16,7 @@ from mcptally.tables.arrow import series_from_arrow, series_from_numpy
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
+_BLAKE2B = hashlib.blake2b(digest_size=8)
 
 
 def digest(text: str | bytes) -> str:
@@ -24,8 +25,9 @@ def digest(text: str | bytes) -> str:
 
 
 def _digest(text: str | bytes) -> bytes:
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return hashlib.blake2b(data, digest_size=8).digest()
+    hasher = _BLAKE2B.copy()  # takes half the time of a new hasher
+    hasher.update(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text)
+    return hasher.digest()
 
 
 def digests(texts: pl.Series) -> pl.Series:
