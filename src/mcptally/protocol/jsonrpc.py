@@ -13,7 +13,13 @@ from mcptally.protocol.traffic import (
     TrafficMessages,
     TrafficRaws,
 )
-from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
+from mcptally.rules.findings import (
+    REVISIONS,
+    Check,
+    make_findings,
+    run_checks,
+    select_for_findings,
+)
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
@@ -112,14 +118,17 @@ def _wrong_version(messages: pl.DataFrame) -> pl.DataFrame:
 def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find methods that are unknown, belong to another revision, or come from the wrong side."""
     keys = ["kind", "dir", "method", "revision"]
-    unknown = (
+    rows = (
         messages.lazy()
+        .select(keys)
+        .with_row_index("row")
         .filter(TrafficMessages.kind.col.is_in(["request", "notification"]))
         .join(methods().lazy(), on=keys, how="anti", maintain_order="left")
         .pipe(run_query)
     )
-    if not unknown.height:
+    if not rows.height:
         return
+    unknown = select_for_findings(messages, *keys, "id", "pos")[rows.get_column("row")]
     method = TrafficMessages.method.col
     notifications, requests = names("notification"), names("request")
     as_request = (TrafficMessages.kind.col == "request") & method.str.starts_with("notifications/")
@@ -214,7 +223,7 @@ def _check_pairing(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_ids(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find requests whose id the same side has already used."""
-    reused = RepeatedCalls.of(calls.lazy().filter(~RepeatedCalls.replay.col), RepeatedCalls.id_key)
+    reused = RepeatedCalls.of(calls, RepeatedCalls.id_key, ~RepeatedCalls.replay.col)
     if not reused.height:
         return
     cancelled = RepeatedCalls.cancelled.col | RepeatedCalls.closed.col

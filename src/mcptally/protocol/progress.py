@@ -87,7 +87,7 @@ def check_progress(traffic: Traffic) -> Iterator[pl.DataFrame]:
 
 def _check_tokens(calls: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Find calls with the progress token of an earlier call that is still unanswered."""
-    rows = RepeatedCalls.of(calls.lazy(), RepeatedCalls.meta_progress_token).lazy()
+    rows = RepeatedCalls.of(calls, RepeatedCalls.meta_progress_token, pl.lit(value=True)).lazy()
     waiting = RepeatedCalls.answered.col.is_null() | (
         RepeatedCalls.answered.col > RepeatedCalls.pos.col
     )

@@ -45,12 +45,21 @@ class RepeatedCalls(TrafficCalls):
     closed = Column(pl.Boolean, "Whether the client had closed its HTTP exchange.")
 
     @classmethod
-    def of(cls, calls: pl.LazyFrame, value: Column) -> pl.DataFrame:
-        """Return the calls whose `value` the same side has already used in the session."""
+    def of(cls, calls: pl.DataFrame, value: Column, among: pl.Expr) -> pl.DataFrame:
+        """Return the calls `among` which the same side used the same `value` in the session."""
         same = [cls.session.name, cls.dir.name, value.name]
         cancelled = cls.cancelled_ns.col.shift().over(same) < cls.ts_ns.col
+        repeated = (
+            calls.lazy()
+            .with_row_index("at")
+            .filter(among, value.col.is_not_null())
+            .select("at", pl.struct(same).is_duplicated().alias("repeated"))
+            .filter("repeated")
+            .pipe(run_query)
+        )
         return (
-            calls.filter(value.col.is_not_null() & pl.struct(same).is_duplicated())
+            calls[repeated.get_column("at")]
+            .lazy()
             .sort(cls.pos.name)
             .with_columns(
                 before=cls.pos.col.shift().over(same),
