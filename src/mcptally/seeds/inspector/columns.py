@@ -26,6 +26,7 @@ from mcptally.seeds.inspector.score_columns import (
 )
 from mcptally.tables.arrow import indices
 from mcptally.tables.declaration import Column, StageTable
+from mcptally.tables.joins import left_join_columns
 from mcptally.tables.queries import run_query
 from mcptally.tables.stages import Definitions, Judged
 
@@ -135,14 +136,8 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFr
         parts.append(regular_replies.unanswered(unanswered))
     none = pl.LazyFrame(schema={ROW: pl.UInt32(), **COLUMNS})
     found = _without_interim(pl.concat([none, *map(_with_all_columns, parts)]), rows)
-    scores = (
-        calls.lazy()
-        .select(pl.int_range(pl.len(), dtype=pl.UInt32).alias(ROW))
-        .join(found, on=ROW, how="left", maintain_order="left")
-        .drop(ROW)
-        .pipe(run_query)
-    )
-    return calls.hstack(scores)
+    numbers = pl.int_range(calls.height, dtype=pl.UInt32, eager=True).alias(ROW).to_frame()
+    return calls.hstack(left_join_columns(numbers, found.pipe(run_query), ROW).drop(ROW))
 
 
 def _indices(rows: pl.DataFrame, column: Column, *, is_not: bool = False) -> pl.Series:
