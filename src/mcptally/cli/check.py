@@ -1,12 +1,11 @@
 """The command `mcptally check`: checks whether an archive is complete."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
-from mcptally.cli.options import PATH, TABLE_OR_JSON, write_unread
+from mcptally.cli.options import PATH, TABLE_OR_JSON, write_json, write_unread
 from mcptally.errors import Exit
 from mcptally.plural import count
 
@@ -38,14 +37,12 @@ def command(ctx: click.Context, archive: tuple[Path, ...], form: str) -> None:
 
     import msgspec
 
-    from mcptally.redaction.display import escape_controls, mask_value
+    from mcptally.redaction.display import mask_value
     from mcptally.transcript.check import check
 
     answer = check(archive)
     if form == "json":
-        found = msgspec.to_builtins(dataclasses.asdict(answer))
-        plain = json.dumps(mask_value(found), indent=1, ensure_ascii=False)
-        click.echo(escape_controls(plain))
+        write_json(mask_value(msgspec.to_builtins(dataclasses.asdict(answer))))
     else:
         write_unread(answer.unread)
         _table(answer)

@@ -1,13 +1,12 @@
 """The command `mcptally doctor`: checks the environment and stores."""
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import PATH, TABLE_OR_JSON
+from mcptally.cli.options import PATH, TABLE_OR_JSON, write_json
 from mcptally.errors import Exit
 
 
@@ -36,12 +35,11 @@ def command(*, stores: tuple[Path, ...], configs: tuple[Path, ...], form: str) -
       mcptally doctor --format json | jq '.[] | select(.state != "ok")'
     """
     from mcptally.maintenance import doctor
-    from mcptally.redaction.display import as_message, escape_controls, mask_value
+    from mcptally.redaction.display import as_message, mask_value
 
     found = doctor.examine(stores=stores, configs=configs or None)
     if form == "json":
-        rows = [mask_value(dataclasses.asdict(each)) for each in found]
-        sys.stdout.write(escape_controls(json.dumps(rows, indent=1, ensure_ascii=False)) + "\n")
+        write_json([mask_value(dataclasses.asdict(each)) for each in found])
     else:
         colours = {"ok": "green", "warning": "yellow", "error": "red"}
         for each in found:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import Decorator
+from mcptally.cli.options import Decorator, say
 from mcptally.errors import Exit, as_argument
 from mcptally.plural import count
 
@@ -134,34 +134,28 @@ def _received(listen: str, out: Path) -> Path:
     address = f"http://{listen.rpartition(':')[0] or host}:{port}{PATH}"
     text = f"receiving spans at {address} until Ctrl-C, which writes the transcripts"
     with path.open("ab") as spans:
-        receive(sockets, spans, lambda: _print_message(text))
+        receive(sockets, spans, lambda: say(text, prefix="mcptally: "))
     return path
 
 
 def _print_files(done: "Imported") -> None:
     """Print which files were skipped, and the unused lines and notes of the other files."""
     for path, why in done.passed_over.items():
-        _print_message(f"skipped: {path}: {why}")
+        say(f"skipped: {path}: {why}", prefix="mcptally: ")
     for outcome in done.files:
         tally = outcome.tally
         for why, places in tally.unused.items():
             lines = ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in places.runs[:5])
             more = "" if len(places.runs) <= 5 else " and more"
-            _print_message(
+            say(
                 f"{outcome.file}:{places.runs[0][0]}: {count(places.count, 'line')} not used: "
-                f"{why} (lines {lines}{more})"
+                f"{why} (lines {lines}{more})",
+                prefix="mcptally: ",
             )
         for note, n in tally.notes.items():
-            _print_message(f"{outcome.file}: {count(n)}: {note}")
+            say(f"{outcome.file}: {count(n)}: {note}", prefix="mcptally: ")
         if not outcome.recordings:
-            _print_message(f"{outcome.file}: no MCP traffic found")
-
-
-def _print_message(text: str) -> None:
-    from mcptally.redaction.display import as_message
-
-    # File names and log texts are untrusted.
-    click.echo(f"mcptally: {as_message(text)}", err=True)
+            say(f"{outcome.file}: no MCP traffic found", prefix="mcptally: ")
 
 
 def _print_sums(done: "Imported", folder: Path) -> None:

@@ -179,10 +179,26 @@ def _with(command: Callable[..., None], *options: Decorator) -> Callable[..., No
     return command
 
 
+def say(text: str, *, prefix: str = "") -> None:
+    """Print a prefix and a text to stderr; mask secrets and control characters in the text."""
+    from mcptally.redaction.display import as_message
+
+    sys.stderr.write(f"{prefix}{as_message(text)}\n")
+
+
+def write_json(value: object) -> None:
+    """Print a value to stdout as indented JSON with control characters escaped."""
+    import json
+
+    from mcptally.redaction.display import escape_controls
+
+    text = json.dumps(value, default=str, indent=1, ensure_ascii=False)
+    sys.stdout.write(f"{escape_controls(text)}\n")
+
+
 def write_unread(unread: "Unread | None") -> None:
     """Print to stderr which parts of an archive could not be read, if any."""
-    from mcptally.redaction.display import as_message
     from mcptally.transcript.unread import in_words
 
     for line in in_words(unread):
-        sys.stderr.write(f"{as_message(line)}\n")
+        say(line)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import PATH
+from mcptally.cli.options import PATH, say
 from mcptally.errors import Exit
 from mcptally.plural import count
 
@@ -40,17 +40,15 @@ def command(ctx: click.Context, archive: tuple[Path, ...], out: Path, rules: str
       mcptally redact traces -o shareable
       mcptally redact traces -o shareable --policy strict,-home-folders
     """
-    from mcptally.redaction.display import as_message
     from mcptally.transcript.redact import redact
 
     done = redact(archive, out, rules=rules)
     for place in done.dropped:
-        click.echo(f"mcptally: not copied: {as_message(place)}", err=True)
+        say(place, prefix="mcptally: not copied: ")
     for place in done.withheld:
-        click.echo(f"mcptally: text withheld: {as_message(place)}", err=True)
+        say(place, prefix="mcptally: text withheld: ")
     if done.carried:
-        lines = count(done.carried, "line")
-        click.echo(f"mcptally: {lines} not valid as events, but redacted too", err=True)
+        say(f"mcptally: {count(done.carried, 'line')} not valid as events, but redacted too")
     click.echo(
         f"{count(done.files, 'file')}, {count(done.events, 'event')}, "
         f"{count(done.redacted, 'string')} replaced"

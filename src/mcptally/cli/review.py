@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import REVIEWS, STORE
+from mcptally.cli.options import REVIEWS, STORE, say
 from mcptally.errors import UsageError
 from mcptally.plural import count
 
@@ -175,21 +175,15 @@ def _settle(
             return True
         elif key == "z":
             undone = session.undo()
-            _say("nothing to undo" if undone is None else f"withdrawn: {undone.answer}")
+            say("nothing to undo" if undone is None else f"withdrawn: {undone.answer}")
             return True
         elif group and item.group is None:
-            _say("only failed calls have groups; answer about this call alone")
+            say("only failed calls have groups; answer about this call alone")
             group = False
         else:
             session.answer(item, KEYS[key], why=reason or why, group=group)
             return True
     return False
-
-
-def _say(text: str) -> None:
-    from mcptally.redaction.display import as_message
-
-    sys.stderr.write(f"{as_message(text)}\n")
 
 
 _ACTIONS = frozenset("catuno?szAwvq")
@@ -302,7 +296,7 @@ def _ask_program(
         reply = program.ask(words, about(store, item))
         group = mode == "largest" and item.group is not None
         session.answer(item, reply.answer, why=reply.why, group=group)
-    _say(f"{session.who} answered {count(len(asked), 'call')}")
+    say(f"{session.who} answered {count(len(asked), 'call')}")
 
 
 def _after(session: "Session", mode: "Mode") -> Iterator[str]:
@@ -339,7 +333,7 @@ def _export(session: "Session", path: Path) -> None:
         sys.stdout.write(text)
     else:
         whole_file(path, lambda file: file.write(text.encode()))
-    _say(f"{count(text.count(chr(10)), 'label')}")
+    say(f"{count(text.count(chr(10)), 'label')}")
 
 
 def _propose(store: "Store", session: "Session") -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import PATH, REVIEWS, Gates, gate_options, write_unread
+from mcptally.cli.options import PATH, REVIEWS, Gates, gate_options, say, write_unread
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError, as_argument
 from mcptally.plural import count
@@ -142,7 +142,7 @@ def command(
                 jobs=jobs,
                 partition_bytes=partition_bytes,
                 progress=progress,
-                warn=_write_warning,
+                warn=say,
                 **options,
             )
     except KeyboardInterrupt:
@@ -250,9 +250,3 @@ def _state_after_interrupt(out: Path | str) -> str:
     if isinstance(out, str) or (out / "store.json").exists():
         return f"the store {out} was not changed"
     return f"no store was written to {out}"
-
-
-def _write_warning(message: str) -> None:
-    from mcptally.redaction.display import as_message
-
-    sys.stderr.write(f"{as_message(message)}\n")

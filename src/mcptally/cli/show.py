@@ -1,13 +1,12 @@
 """The command `mcptally show`: explains a call."""
 
 import dataclasses
-import json
 import sys
 from pathlib import Path
 
 import click
 
-from mcptally.cli.options import RAW, STORE, TABLE_OR_JSON
+from mcptally.cli.options import RAW, STORE, TABLE_OR_JSON, write_json
 
 
 @click.command(name="show")
@@ -30,13 +29,12 @@ def command(store: Path, call: str, form: str, *, full: bool, seed: bool, raw: b
     """
     from mcptally.analytics import explanation
     from mcptally.analytics.store import open_store
-    from mcptally.redaction.display import clean_lines, escape_controls
+    from mcptally.redaction.display import clean_lines
 
     found = open_store(store).show(call, seed=seed)
     found = found if raw else explanation.masked(found)
     if form == "json":
-        plain = json.dumps(dataclasses.asdict(found), default=str, indent=1, ensure_ascii=False)
-        sys.stdout.write(escape_controls(plain) + "\n")
+        write_json(dataclasses.asdict(found))
         return
     text = explanation.text(found, limit=sys.maxsize if full else 4000)
     sys.stdout.write(clean_lines(text.rstrip("\n")) + "\n")

@@ -5,6 +5,8 @@ from typing import Any
 
 import click
 
+from mcptally.cli.options import say
+
 
 @click.command()
 @click.argument("config", type=click.Path(path_type=Path))
@@ -42,11 +44,11 @@ def command(config: Path, *, undo: bool, dry_run: bool, server: str | None, **op
     )
     click.echo(as_message(wrapping.redacted_diff(change)), nl=False)
     for sentence in change.messages:
-        click.echo(f"mcptally: {as_message(sentence)}", err=True)
+        say(sentence, prefix="mcptally: ")
     if change.after == change.before:
-        click.echo("mcptally: nothing to change", err=True)
+        say("mcptally: nothing to change")
     elif dry_run:
-        click.echo("mcptally: dry run, nothing was written", err=True)
+        say("mcptally: dry run, nothing was written")
     else:
         backup = wrapping.apply(change)
         if backup is not None:
