@@ -226,6 +226,9 @@ _SUMMARY: Final = pa.schema(
 )
 
 
+_SIZES: Final = ("base_calls", "new_calls", "base_sessions", "new_sessions")
+
+
 def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = connection.sql(query).to_arrow_table().to_pylist()
     return rows
@@ -242,10 +245,9 @@ def _summary(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     for (server, tool), found in changes.items():
         if tool is None:
             rows.append(_of_server(server, found))
-    order = {name: place for place, name in enumerate(RANK)}
     rows.sort(
         key=lambda r: (
-            order[r["change"]],
+            RANK.index(r["change"]),
             2.0 if r["q_value"] is None else r["q_value"],
             r["server"] or "",
             r["level"],
@@ -258,30 +260,23 @@ def _summary(connection: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     presence, fields = pair["presence"], pair["definition_changed"]
     found = _combined(changes)
-    words = list(found["sentences"])
-    change = found["change"]
-    if presence == "vanished":
-        change = "vanished"
-        words = [f"no longer listed; it had {count(pair['base_calls'], 'call')}"]
-    elif presence == "new":
-        change, words = "new", [f"new; {count(pair['new_calls'], 'call')} so far"]
-    elif presence == "only_in_base":
-        change, words = presence, ["not called in the new archive"]
-    elif presence == "only_in_new":
-        change, words = presence, ["not called in the base archive"]
+    in_one_store = {
+        "vanished": f"no longer listed; it had {count(pair['base_calls'], 'call')}",
+        "new": f"new; {count(pair['new_calls'], 'call')} so far",
+        "only_in_base": "not called in the new archive",
+        "only_in_new": "not called in the base archive",
+    }
+    if presence in in_one_store:
+        change, words = presence, [in_one_store[presence]]
     else:
-        if fields:
-            words.insert(len(found["worse"]), f"definition changed: {', '.join(fields)}")
+        noted = {}
         if presence == "renamed":
-            words.insert(len(found["worse"]), f"was called {pair['base_tool']}")
-        change = min(
-            (
-                change,
-                "definition_changed" if fields else change,
-                "renamed" if presence == "renamed" else change,
-            ),
-            key=RANK.index,
-        )
+            noted["renamed"] = f"was called {pair['base_tool']}"
+        if fields:
+            noted["definition_changed"] = f"definition changed: {', '.join(fields)}"
+        change = min((found["change"], *noted), key=RANK.index)
+        sentences, worse = found["sentences"], len(found["worse"])
+        words = [*sentences[:worse], *noted.values(), *sentences[worse:]]
     return {
         "level": "tool",
         "server": pair["server"],
@@ -291,10 +286,7 @@ def _of_tool(pair: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> d
         "words": "; ".join(words) if words else _reason_for_no_change(pair, changes),
         "definition_changed": fields,
         **{key: found[key] for key in ("worse", "better", "q_value")},
-        **{
-            name: pair[name]
-            for name in ("base_calls", "new_calls", "base_sessions", "new_sessions")
-        },
+        **{name: pair[name] for name in _SIZES},
     }
 
 
@@ -304,10 +296,7 @@ def _of_server(server: str | None, changes: Sequence[Mapping[str, Any]]) -> dict
     Each tool has the same weight in both stores.
     """
     found = _combined(changes)
-    sizes = {
-        name: max(row[name] for row in changes)
-        for name in ("base_calls", "new_calls", "base_sessions", "new_sessions")
-    }
+    sizes = {name: max(row[name] for row in changes) for name in _SIZES}
     common = min(row["calls_of_common_tools"] for row in changes)
     words = list(found["sentences"]) or [_reason_for_no_change(sizes, changes)]
     if common < 0.995:
@@ -354,39 +343,37 @@ def _without_repeated(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str
     return (row for row in rows if not (has_confidence and row["metric"] == "failure_rate"))
 
 
+_BESIDE: Final = "relative to the session's other calls"
 _PHRASES: Final = {
-    "confidence": ("lower confidence", "higher confidence", "confidence"),
-    "success_rate": ("fewer calls work", "more calls work", "success_rate"),
-    "failure_rate": ("fails more", "fails less", "failure_rate"),
-    "infrastructure_rate": (
-        "more infrastructure failures",
-        "fewer infrastructure failures",
-        "infrastructure_rate",
-    ),
-    "hidden_error_rate": ("hides more errors", "hides fewer errors", "hidden_error_rate"),
+    "confidence": ("lower confidence", "higher confidence"),
+    "success_rate": ("fewer calls work", "more calls work"),
+    "failure_rate": ("fails more", "fails less"),
+    "infrastructure_rate": ("more infrastructure failures", "fewer infrastructure failures"),
+    "hidden_error_rate": ("hides more errors", "hides fewer errors"),
     "invalid_input_rate": (
         "more calls violate its input schema",
         "fewer calls violate its input schema",
-        "invalid_input_rate",
     ),
     "invalid_output_rate": (
         "more answers violate its output schema",
         "fewer answers violate its output schema",
-        "invalid_output_rate",
     ),
-    "latency_ms": ("slower", "faster", "latency"),
-    "latency_vs_session": (
-        "slower relative to the session's other calls",
-        "faster relative to the session's other calls",
-        "latency relative to the session's other calls",
-    ),
-    "response_bytes": ("larger answers", "smaller answers", "size of answers"),
+    "latency_ms": ("slower", "faster"),
+    "latency_vs_session": (f"slower {_BESIDE}", f"faster {_BESIDE}"),
+    "response_bytes": ("larger answers", "smaller answers"),
 }
+"""Maps metrics, most important first, to two phrases: the metric got worse, or better."""
+_NAMES: Final = {
+    "latency_ms": "latency",
+    "latency_vs_session": f"latency {_BESIDE}",
+    "response_bytes": "size of answers",
+}
+"""Maps metrics to their names in sentences, where these differ."""
 
 
 def _sentence(row: Mapping[str, Any]) -> str:
-    more, less, _ = _PHRASES[row["metric"]]
-    what = more if row["verdict"] == "worse" else less
+    worse, better = _PHRASES[row["metric"]]
+    what = worse if row["verdict"] == "worse" else better
     q = "q < 0.001" if row["q_value"] < 0.001 else f"q {row['q_value']:.3f}"
     if row["scale"] == "difference":
         scale = _scale(row)
@@ -407,7 +394,8 @@ def _unclear_sentence(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a sentence about the most important metric whose change is unclear."""
     row = min(rows, key=lambda r: list(_PHRASES).index(r["metric"]))
     span = _points(row) if row["scale"] == "difference" else _times(row)
-    return f"no certain change; the data cannot rule out {_PHRASES[row['metric']][2]} {span}"
+    metric = _NAMES.get(row["metric"], row["metric"])
+    return f"no certain change; the data cannot rule out {metric} {span}"
 
 
 def _reason_for_no_change(sizes: Mapping[str, Any], changes: Sequence[Mapping[str, Any]]) -> str:
