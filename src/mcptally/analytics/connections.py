@@ -9,7 +9,7 @@ import threading
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import duckdb
 
@@ -26,6 +26,12 @@ TABLE_NAMES: Final = frozenset(table.name for table in TABLES)
 """Names of all tables of a store."""
 PAYLOAD_TABLES: Final = TABLE_NAMES - WITHOUT_PAYLOADS
 """Names of the tables that contain text from calls."""
+
+
+class _Opened(NamedTuple):
+    connection: duckdb.DuckDBPyConnection
+    created: set[str]
+    """Names of the questions and macros that exist in the connection as views."""
 
 
 class Connections:
@@ -50,10 +56,7 @@ class Connections:
         self.masked: Final = masked
         self.memory: Final = memory
         self.exact = False
-        self._open: Final[
-            dict[tuple[frozenset[str], frozenset[str]], duckdb.DuckDBPyConnection]
-        ] = {}
-        self._created: Final[dict[duckdb.DuckDBPyConnection, set[str]]] = {}
+        self._open: Final[dict[tuple[frozenset[str], frozenset[str]], _Opened]] = {}
         self._lock: Final = threading.RLock()
         self._load()
 
@@ -67,10 +70,9 @@ class Connections:
     def close(self) -> None:
         """Close all connections; the next question opens new ones."""
         with self._lock:
-            for connection in self._open.values():
+            for connection, _ in self._open.values():
                 connection.close()
             self._open.clear()
-            self._created.clear()
 
     def mark(self) -> tuple[int, int]:
         """Return a value that changes when a run replaces the store."""
@@ -91,7 +93,6 @@ class Connections:
             if self.mark() != self._mark:
                 self._load()
                 self._open.clear()
-                self._created.clear()
             if self._copies is None:
                 return self._files
             self._copies.write(tables)
@@ -105,25 +106,26 @@ class Connections:
         There is one connection for each set of filters and tables, which is created on first use. A
         lock allows threads to share a store.
         """
+        return self._opened(filters, tables).connection
+
+    def _opened(self, filters: frozenset[str], tables: frozenset[str]) -> "_Opened":
         with self._lock:
             files = self.files(tables)
             key = (filters, tables)
             if key not in self._open:
-                connection, created = self._connect(files, filters, tables)
-                self._open[key] = connection
-                self._created[connection] = created
+                self._open[key] = self._connect(files, filters, tables)
             return self._open[key]
 
     def _connect(
         self, files: LiveFiles, filters: frozenset[str], tables: frozenset[str]
-    ) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
+    ) -> "_Opened":
         connection = views.connect(self.memory)
         with self.reporting_the_version():
             created = views.create_tables(connection, files, filters, tables)
         if self.exact:
             connection.execute("SET arrow_lossless_conversion = true")
         lock(connection, [self.folder])
-        return connection, created
+        return _Opened(connection, created)
 
     def get_for(
         self,
@@ -145,10 +147,10 @@ class Connections:
         without_payloads = (
             self.masked and not (payloads or filters) and (filters, TABLE_NAMES) not in self._open
         )
-        connection = self.get(filters, WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES)
+        tables = WITHOUT_PAYLOADS if without_payloads else TABLE_NAMES
+        connection, created = self._opened(filters, tables)
         # Create only the views that are missing, because each takes 0.01 s.
         with self._lock, self.reporting_the_version():
-            created = self._created[connection]
             new = {name: text for name, text in texts.items() if name not in created}
             texts = new if filters else views.without_filters(connection, new)
             views.create_questions(connection, texts, computed=computed)
