@@ -100,23 +100,18 @@ MAX_PAYLOAD: Final = 4000
 def _html(found: Explanation) -> str:
     """Format an explanation as HTML for notebooks; cut payloads to `MAX_PAYLOAD` characters."""
     call = found.call
-    latency = call["latency_ms"]
     verdict = f", {call['verdict']}" if call["verdict"] else ""
-    after = "" if latency is None else f" after {latency:,.1f} ms"
-    reported = _reported_name(call["server_name"], call["server_version"])
     replied = call["answered_at"] is not None
     payloads = {
         "Request": "\n".join(_block(requested(found), MAX_PAYLOAD)),
-        f"Reply{after}" if replied else "No reply": "\n".join(
-            _block(replied_with(found), MAX_PAYLOAD) if replied else ()
-        ),
+        _reply_title(call): "\n".join(_block(replied_with(found), MAX_PAYLOAD) if replied else ()),
         "stderr of the server": "\n".join(_tail(stderr(found), MAX_PAYLOAD)),
         "The transcript was not read": found.not_read or "",
     }
     decided = [*_decision(found), *(_seed(found.seed) if found.seed else ()), *_around(found)]
     return notebook.call(
         _title(call),
-        f"{call['server'] or '?'}{reported}: {call['outcome']}{verdict} ({call['call_id']}, "
+        f"{_server(call)}: {call['outcome']}{verdict} ({call['call_id']}, "
         f"{call['file']}:{call['line']})",
         {heading: text for heading, text in payloads.items() if text or (heading == "No reply")},
         "\n".join(decided),
@@ -129,8 +124,7 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     yield f"  call        {call['call_id']}"
     if call["dir"] == "s2c":
         yield "  direction   from the server to the client"
-    reported = _reported_name(call["server_name"], call["server_version"])
-    yield f"  server      {call['server'] or '?'}{reported}"
+    yield f"  server      {_server(call)}"
     yield f"  client      {call['client'] or '?'} {call['client_version'] or ''}".rstrip()
     revision, source = call["protocol_version"], call["protocol_source"]
     yield f"  protocol    {revision or '?'} ({source or 'unknown'})"
@@ -142,11 +136,9 @@ def _lines(found: Explanation, limit: int) -> Iterator[str]:
     yield from _block(requested(found), limit)
     yield ""
     if call["answered_at"] is None:
-        yield "No reply"
+        yield _reply_title(call)
     else:
-        latency = call["latency_ms"]
-        after = "" if latency is None else f" after {latency:,.1f} ms"
-        yield f"Reply{after} ({count(call['response_bytes'], 'byte')})"
+        yield f"{_reply_title(call)} ({count(call['response_bytes'], 'byte')})"
         yield from _block(replied_with(found), limit)
     if found.stderr:
         yield ""
@@ -168,6 +160,12 @@ def _title(call: dict[str, Any]) -> str:
     target = call["tool"] or call["prompt"] or call["resource_uri"] or ""
     shown = target if target == target.strip() else repr(target)
     return f"{call['method']} {shown}".rstrip()
+
+
+def _reply_title(call: dict[str, Any]) -> str:
+    if call["answered_at"] is None:
+        return "No reply"
+    return "Reply" if call["latency_ms"] is None else f"Reply after {call['latency_ms']:,.1f} ms"
 
 
 WITHOUT_TRANSCRIPT: Final = (
@@ -278,8 +276,11 @@ def _around(found: Explanation) -> Iterator[str]:
             yield f" {mark}{attempt['attempt']:>3} {name} {outcome}, {spent}{why}"
 
 
-def _reported_name(name: str | None, version: str | None) -> str:
-    return f" (reports the name {name} {version or ''}".rstrip() + ")" if name else ""
+def _server(call: dict[str, Any]) -> str:
+    """Return the server's label and the name that it reports."""
+    label, name = call["server"] or "?", call["server_name"]
+    reports = f"reports the name {name} {call['server_version'] or ''}".rstrip()
+    return f"{label} ({reports})" if name else label
 
 
 def _verdict(found: Explanation) -> Iterator[str]:
@@ -292,7 +293,8 @@ def _verdict(found: Explanation) -> Iterator[str]:
         return
     meaning = meaning_of(call["verdict"], call["fault"], _addressee(call))
     yield f"Verdict: {call['verdict']}: {meaning}"
-    fault, whose = call["fault"] or UNKNOWN, _meaning_of_fault(call)
+    fault = call["fault"] or UNKNOWN
+    whose = f" ({FAULTS[call['fault']]})" if call["fault"] in FAULTS else ""
     if found.crash and (failure := found.crash["start_failure"]):
         # Print the same fault as the finding about the failed start.
         fault, why = START_FAILURES[failure]
@@ -336,10 +338,6 @@ def _opinion(found: Explanation) -> Iterator[str]:
     for side, sign in (("for", 1), ("against", -1)):
         if some := [term for term, weight in found.words if weight * sign > 0]:
             yield f"    {side} {found.call['verdict']}: {', '.join(map(repr, some))}"
-
-
-def _meaning_of_fault(call: dict[str, Any]) -> str:
-    return f" ({FAULTS[call['fault']]})" if call["fault"] in FAULTS else ""
 
 
 def _meaning_of_certainty(call: dict[str, Any]) -> str:
