@@ -34,7 +34,7 @@ from mcptally.output.explore.responses import not_done, responder
 from mcptally.output.explore.review import Chosen, Reviews
 from mcptally.output.explore.state import State
 from mcptally.output.formats.writers import WRITERS
-from mcptally.output.html import charts, template_filters
+from mcptally.output.html import template_axes, template_filters
 from mcptally.tables.values import cell
 
 Handler: TypeAlias = Callable[[Answers, Links, Request], Page | Response]
@@ -162,12 +162,7 @@ class Loaded(NamedTuple):
 def complete(templates: jinja2.Environment) -> None:
     """Add the filters and variables of the pages' and of the report's macros."""
     templates.filters |= template_filters() | {"cell": lambda value, name="": cell(name, value)}
-    templates.globals |= {
-        "many_servers": False,
-        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
-        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
-        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
-    }
+    templates.globals |= {"many_servers": False, **template_axes()}
 
 
 def load(

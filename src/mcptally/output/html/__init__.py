@@ -125,7 +125,7 @@ def page_text(
 
     def context() -> dict[str, Any]:
         found = answers.ask(asked, opened_base)
-        command_lines = commands.Commands(str(opened.path), filters=found.filters)
+        command_lines = commands.Commands(str(opened.path), filters=asked.filters)
         return _context(opened, found, command_lines, whole=whole)
 
     variables = retry_if_replaced(
@@ -134,24 +134,14 @@ def page_text(
     return _render(variables)
 
 
-def _content_security_policy() -> str:
-    """Return the Content-Security-Policy, which allows only the page's own style and script."""
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"style-src '{_hash(_asset('page.css'))}'",
-            f"script-src '{_hash(_asset('page.js'))}'",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-
-
 def _render(variables: Mapping[str, Any]) -> str:
     style, script = _asset("page.css"), _asset("page.js")
-    policy = _content_security_policy()
+    # The policy allows only the page's own style and script.
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
+    )
     return _template().render(
         policy=policy,
         style=Markup(style),  # noqa: S704  (our own file)
@@ -181,6 +171,7 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= template_filters()
+    environment.globals |= template_axes()
     return environment.get_template("page.html")
 
 
@@ -202,6 +193,15 @@ def template_filters() -> dict[str, Callable[..., object]]:
     }
 
 
+def template_axes() -> dict[str, object]:
+    """Return the template variables for the axes of charts that `parts.html` draws."""
+    return {
+        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
+        "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
+        "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
+    }
+
+
 def _breakable(text: str) -> Markup:
     """Return a name in which lines may break after each `_`, `-`, `.`, `/` and `:`."""
     return Markup("<wbr>").join(re.split(r"(?<=[_\-./:])(?=.)", text))
@@ -215,18 +215,15 @@ def _anchor(key: Iterable[object], section: str) -> str:
 
 def _cell_of(row: Mapping[str, Any], name: str) -> str:
     """Format a rate or confidence from a row of scores as text: in percent, or in words."""
-    text = cell_of(name, row)
+    text, value = cell_of(name, row), row[name]
     if text in (NO_EVIDENCE, NEVER_WORKED):
         return text
-    return html_text.percent(None if row[name] is None else row[name] / _units(name))
-
-
-def _units(name: str) -> int:
-    return 100 if name.startswith("confidence") else 1
+    whole = 100 if name.startswith("confidence") else 1
+    return html_text.percent(None if value is None else value / whole)
 
 
 _BY_IMPORTANCE: Final = (
-    *("errors", "hidden", "latency", "changes", "violations", "retries", "findings", "servers"),
+    *("errors", "hidden", "latency", "compared", "schemas", "retries", "findings", "servers"),
     *("context", "drift", "tools"),
 )
 """Sections, those first whose calls take precedence."""
@@ -245,12 +242,13 @@ def _context(
         if (part := parts[name]) is not None:
             wanted += [row["example_call"] for row in part.rows]
     causes = found("priorities").drop_nulls(["cause", "call_id"]).to_dicts()
-    of_example = {} if found.filters else {row["call_id"]: row for row in causes}
+    of_example = {} if found.asked.filters else {row["call_id"]: row for row in causes}
     calls = examples.load(store, list(dict.fromkeys(filter(None, wanted))), of_example)
     shown_first: dict[str | None, int] = {}
     for number, problem in enumerate(problems):
         if problem.example in calls.by_id:
             shown_first.setdefault(problem.example, number)
+    manifest = store.manifest
     variables: dict[str, Any] = {
         "whole": whole,
         "calls_shown": calls,
@@ -267,16 +265,15 @@ def _context(
         "no_priorities": "" if problems else headings.no_priorities(found, store.unread),
         "unread": in_words(store.unread),
         "titles": headings.calls(calls),
-        "contents": headings.contents(parts, calls, many_servers=many_servers, whole=whole),
+        "contents": headings.contents(shown, calls, whole=whole),
         "many_servers": many_servers,
         "rest": headings.rest(found),
-        "rate_ticks": [charts.rate_x(tick) for tick in charts.RATE_TICKS],
         "caveats": caveats.caveats(found, whole=whole),
         "commands": command_lines,
         "store": html_text.shown(command_lines.store),
-        "scored_at": str(found.manifest.get("scored_at", ""))[:16].replace("T", " "),
-        "scored_by": html_text.shown(str(found.manifest.get("mcptally", "")), 20),
-        "rules": html_text.shown(str(found.manifest.get("rules", "")), 40),
+        "scored_at": str(manifest.get("scored_at", ""))[:16].replace("T", " "),
+        "scored_by": html_text.shown(str(manifest.get("mcptally", "")), 20),
+        "rules": html_text.shown(str(manifest.get("rules", "")), 40),
     }
     if whole:
         variables["titles"] |= headings.titles(found, parts)
@@ -288,19 +285,12 @@ def _context(
                 section if key is None else _anchor(key, section)
                 for section, key in (problem.details(shown) for problem in problems)
             ],
-            "server_names": sorted(
-                {
-                    html_text.name(server)
-                    for server in found("tool_scores").get_column("server").unique()
-                }
-            ),
+            "server_names": sorted(set(map(html_text.name, found("tool_scores")["server"]))),
             "base": found.compared.base if found.compared else "",
             "omitted_changes": headings.omitted_changes(found),
             "unused": headings.unused(found),
             "rule_titles": {rule.id: rule.title for rule in hidden_errors.hidden_error_rules()},
-            "rate_labels": [(charts.rate_x(tick), f"{tick:.0%}") for tick in (0.0, 0.5, 1.0)],
-            "times": [(charts.time_x(ms), label) for ms, label in charts.TIMES],
-            "first_call": found.first_call,
-            "last_call": found.last_call,
+            "first_call": found.counts["first_call"],
+            "last_call": found.counts["last_call"],
         }
     return variables

@@ -1,7 +1,6 @@
 """Gets the answers for the HTML report from a store, and asks each question only once."""
 
 import dataclasses
-import datetime
 import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -192,12 +191,8 @@ class Answers:
     """The answers and counts for the page."""
 
     asked: Asked
-    manifest: Mapping[str, Any]
-    filters: Mapping[str, Any]
     counts: Mapping[str, Any]
     """Totals over all calls; see `Asked.totals`."""
-    first_call: datetime.datetime | None
-    last_call: datetime.datetime | None
     archive: dict[str, Any]
     compared: Compared | None
     reviewed: str | None
@@ -218,17 +213,12 @@ def ask(answer: Asked, base: Store | None = None) -> Answers:
     Raises:
         QueryError, UsageError: a filter is invalid.
     """
-    store, given = answer.store, answer.filters
-    totals = answer.totals()
+    store = answer.store
     return Answers(
-        asked=answer,
-        manifest=store.manifest,
-        filters=given,
-        first_call=totals["first_call"],
-        last_call=totals["last_call"],
-        counts=totals,
+        answer,
+        answer.totals(),
         archive=_row(store, f"FROM ({_ARCHIVE}), ({_PAYLOADS})"),
-        compared=_compared(base.compare(store), given) if base is not None else None,
+        compared=None if base is None else _compared(base.compare(store), answer.filters),
         reviewed=answer.reviewed(),
     )
 

@@ -46,9 +46,9 @@ def caveats(answers: Answers, *, whole: bool) -> list[Caveat]:
 
 
 def _too_little_data(answers: Answers) -> Iterator[Caveat]:
-    total = answers("tool_scores").height
-    insufficient = answers("tool_scores").filter(pl.col("success_rate_insufficient_data")).height
-    if total:
+    tools = answers("tool_scores")
+    insufficient = tools.filter(pl.col("success_rate_insufficient_data")).height
+    if total := tools.height:
         have = "has" if insufficient == 1 else "have"
         yield Caveat(
             "Too little data",
@@ -61,8 +61,8 @@ def _too_little_data(answers: Answers) -> Iterator[Caveat]:
 
 
 def _filters(answers: Answers) -> Iterator[Caveat]:
-    if answers.filters:
-        filters = ", ".join(f"{key} {name(str(value))}" for key, value in answers.filters.items())
+    if given := answers.asked.filters:
+        filters = ", ".join(f"{key} {name(str(value))}" for key, value in given.items())
         yield Caveat(
             "Part of the store",
             f"The page counts only calls selected by: {filters}. Counts of recordings and clients "
@@ -78,21 +78,21 @@ def _verdict(answers: Answers) -> Iterator[Caveat]:
         "that. To get a failure rate that holds anyway, read a sample of calls: "
         "mcptally review STORE --sample 40",
     )
-    unknown = answers.counts["ambiguous"]
-    if unknown:
-        was = "is" if unknown == 1 else "are"
+    if unknown := answers.counts["ambiguous"]:
+        they_are, widen, them = (
+            ("It is", "widens", "it") if unknown == 1 else ("They are", "widen", "them")
+        )
         yield Caveat(
             "Failures with unknown cause",
             f"The cause of {count(unknown, 'failed call')} cannot be told from the error text. "
-            f"{'It' if unknown == 1 else 'They'} {was} not counted in a confidence, but "
-            f"{'widens' if unknown == 1 else 'widen'} its interval: the low end counts "
-            f"{'it' if unknown == 1 else 'them'} as the tool's, the high end does not.",
+            f"{they_are} not counted in a confidence, but {widen} its interval: the low end counts "
+            f"{them} as the tool's, the high end does not.",
         )
 
 
 def _sample(answers: Answers) -> Iterator[Caveat]:
     recordings, clients = answers.archive["recordings"], answers.archive["clients"]
-    first, last = answers.first_call, answers.last_call
+    first, last = answers.counts["first_call"], answers.counts["last_call"]
     if first is None or last is None:
         return
     hours = (last - first).total_seconds() / 3600
@@ -152,8 +152,7 @@ def _not_stored(answers: Answers) -> Iterator[Caveat]:
             f"Of {count(unknown, 'call')}, the imported logs do not say whether the answer was an "
             "error. They count in no rate.",
         )
-    cancelled = answers.counts["cancelled"]
-    if cancelled:
+    if cancelled := answers.counts["cancelled"]:
         yield Caveat(
             "Cancelled calls",
             f"The client cancelled {count(cancelled, 'call')}. They count in neither a success "

@@ -82,7 +82,7 @@ def summary(found: Answers, commands: Commands, *, whole: bool) -> str:
     sentences.append(
         f"Recorded: {count(n['calls'], 'call')} to {count(n['tools'], 'tool')} on "
         f"{count(n['servers'], 'server')} in {count(n['sessions'], 'session')}, "
-        f"{span(found.first_call, found.last_call)}."
+        f"{span(n['first_call'], n['last_call'])}."
     )
     return " ".join(sentences)
 
@@ -180,13 +180,10 @@ def titles(found: Answers, parts: Mapping[str, Any]) -> dict[str, str]:
         side: _total(found("schema_violations").filter(side=side), "calls")
         for side in ("input", "output")
     }
-    changes = parts["changes"]
+    changes = parts["compared"].total if parts["compared"] else 0
+    said = count(changes, "change") if changes else "No significant change"
     return {
-        "compared": (
-            f"{count(changes.total, 'change')} since the base store"
-            if changes and changes.total
-            else "No significant change since the base store"
-        ),
+        "compared": f"{said} since the base store",
         "tools": f"{_number(never)} of {count(tools.height, 'tool')} never worked; "
         f"{_number(enough).lower()} {'has' if enough == 1 else 'have'} enough data for a reliable "
         "success rate",
@@ -237,33 +234,37 @@ def rest(found: Answers) -> str:
     )
 
 
+_NAMES: Final = {
+    "first": "Priorities",
+    "compared": "Changes",
+    "tools": "Tools",
+    "servers": "Servers",
+    "errors": "Errors",
+    "hidden": "Hidden errors",
+    "latency": "Latency",
+    "retries": "Repeated calls",
+    "drift": "Drift",
+    "context": "Context cost",
+    "schemas": "Schemas",
+    "findings": "Protocol",
+    "calls": "Calls",
+    "more": "The whole report",
+    "caveats": "Limits of the data",
+}
+"""Maps the ids of the page's sections to names, in the order of the page."""
+
+
 def contents(
-    parts: Mapping[str, Any], on_page: Calls, *, many_servers: bool, whole: bool
+    parts: Mapping[str, Any], on_page: Calls, *, whole: bool
 ) -> list[tuple[str, str, str | None]]:
     """Return the table of contents: id, name and number of rows of each section on the page."""
-    named = (
-        ("first", "Priorities", None),
-        ("compared", "Changes", parts["changes"]),
-        ("tools", "Tools", parts["tools"]),
-        ("servers", "Servers", parts["servers"] if many_servers else None),
-        ("errors", "Errors", parts["errors"]),
-        ("hidden", "Hidden errors", parts["hidden"]),
-        ("latency", "Latency", parts["latency"]),
-        ("retries", "Repeated calls", parts["retries"]),
-        ("drift", "Drift", parts["drift"]),
-        ("context", "Context cost", parts["context"]),
-        ("schemas", "Schemas", parts["violations"]),
-        ("findings", "Protocol", parts["findings"]),
-        ("calls", "Calls", None),
-        ("more", "The whole report", None),
-        ("caveats", "Limits of the data", None),
-    )
     always = {"first", "tools" if whole else "more", "caveats"}
     if on_page.by_id:
         always.add("calls")
     return [
         (section, title, None if part is None else count(part.total))
-        for section, title, part in named
+        for section, title in _NAMES.items()
+        for part in [parts.get(section)]
         if section in always or (part is not None and (part.rows or section == "compared"))
     ]
 

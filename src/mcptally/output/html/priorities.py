@@ -30,14 +30,14 @@ _SECTIONS: Final[Mapping[str, str]] = {
 }
 """Maps kinds of problem to ids of sections with more information; the default is `errors`."""
 
-_ROWS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
-    "errors": ("errors", "error", ("server", "tool", "template", "verdict")),
-    "hidden": ("hidden", "hidden", ("server", "tool", "hidden_rule")),
-    "schemas": ("violations", "schema", ("server", "tool", "side", "state", "path", "error")),
-    "drift": ("drift", "drift", ("server", "tool")),
-    "servers": ("servers", "server", ("server",)),
+_ROWS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "errors": ("error", ("server", "tool", "template", "verdict")),
+    "hidden": ("hidden", ("server", "tool", "hidden_rule")),
+    "schemas": ("schema", ("server", "tool", "side", "state", "path", "error")),
+    "drift": ("drift", ("server", "tool")),
+    "servers": ("server", ("server",)),
 }
-"""Maps section ids to names among the page's parts, prefixes of row ids, and key columns."""
+"""Maps section ids to prefixes of row ids and to key columns."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,8 +88,8 @@ class Priority:
         """
         if self.section not in _ROWS:
             return self.section, None
-        name, prefix, columns = _ROWS[self.section]
-        part = parts[name]
+        prefix, columns = _ROWS[self.section]
+        part = parts[self.section]
         rows = [] if part is None else part.rows
         key = next((key for row in rows if (key := self._key(row, columns))), None)
         if key is not None:

@@ -41,15 +41,15 @@ class Section:
 NONE: Final[Mapping[str, Section | None]] = {
     name: Section([], 0, "")
     for name in (
-        *("tools", "servers", "errors", "hidden", "latency", "drift", "context", "violations"),
+        *("tools", "servers", "errors", "hidden", "latency", "drift", "context", "schemas"),
         *("retries", "findings"),
     )
-} | {"changes": None}
+} | {"compared": None}
 """The sections of a page without tables."""
 
 
 def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
-    """Return the sections of the page by name.
+    """Return the sections of the page by id.
 
     Without a base store, the section of changes is None.
     """
@@ -62,10 +62,10 @@ def sections(answers: Answers, commands: Commands) -> dict[str, Section | None]:
         "latency": rows.latency(),
         "drift": rows.drift(),
         "context": rows.context(),
-        "violations": rows.first("schema_violations", MAX_ROWS),
+        "schemas": rows.first("schema_violations", MAX_ROWS),
         "retries": rows.first("retry_loops", MAX_ROWS // 2),
         "findings": rows.first("finding_counts", MAX_ROWS),
-        "changes": rows.changes(answers.compared) if answers.compared else None,
+        "compared": rows.changes(answers.compared) if answers.compared else None,
     }
 
 
@@ -229,8 +229,8 @@ class _Rows:
 
     def drift(self) -> Section:
         """Return the changes to tool definitions: when, how, and the failures before and after."""
-        answers = self.answers
-        by_tool = answers("drift").partition_by("server", "tool", maintain_order=True)
+        counts = self.answers.counts
+        by_tool = self.answers("drift").partition_by("server", "tool", maintain_order=True)
         rows = []
         for of_tool in by_tool[:MAX_ROWS]:
             changes = of_tool.to_dicts()
@@ -244,7 +244,7 @@ class _Rows:
                     self.commands.calls(*tool, "", example),
                     worst=changes[0]["drift"],
                     times=len(changes),
-                    timeline=charts.timeline(changes, answers.first_call, answers.last_call),
+                    timeline=charts.timeline(changes, counts["first_call"], counts["last_call"]),
                     latest=max(
                         changes,
                         key=lambda each: (each["first_seen"] is not None, each["first_seen"]),
