@@ -25,7 +25,6 @@ LIVES: dict[str, dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("server_lives.toml").read_text(encoding="utf-8")
 )
 COLUMNS = ("start", "start_failure", "crash", "ended_by", "last_words")
-NOISE = ["listening", "[info] ready"]
 
 
 def events_of(name: str) -> list[dict[str, Any]]:
@@ -34,7 +33,7 @@ def events_of(name: str) -> list[dict[str, Any]]:
     waited = sum(each for each in life["messages"] if isinstance(each, int))
     made = [("message", MESSAGES[each]) for each in life["messages"] if not isinstance(each, int)]
     made += [("stderr", line) for line in stderr]
-    made += [("raw", line) for line in NOISE if name == "an end in order"]
+    made += [("raw", line) for line in life.get("stdout", ())]
     command = ["node", "/srv/app/main.js", "--db=my-db.sqlite"]
     events = [opened(name, server=name, command=command)]
     for kind, each in made:

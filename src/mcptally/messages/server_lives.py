@@ -1,4 +1,4 @@
-"""Determines how servers start and end in pipe recordings, and their last words on stderr.
+"""Determines how servers start and end in pipe recordings, and their last words.
 
 HTTP recordings are skipped, because other programs start and stop their servers.
 """
@@ -43,7 +43,7 @@ _NOT_BY_ITSELF: Final = r"signal|client|stdin|stop|session|not_started"
 itself."""
 
 _NOT_WORDS: Final = (
-    r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|.*:\d+"
+    r"^(?:\W*|\s*at\s.*|\s*File \".*|Traceback .*|Node\.js v.*|\s*throw .*|\S*:\d+"
     r"|For further information .*|[\w$]+: .*,|\[Symbol\(.*)$"
 )
 """Matches stderr lines that give no reason: stack trace lines, members of a printed object, and
@@ -56,7 +56,9 @@ _WORDS: Final = (
     r"|denied|refused|unknown|unrecognized|no such|must)\b"
 )
 
-_LOG_PREFIX: Final = r"(?i)^\W*\d[\d:., TZ+-]*\W+(?:error|fatal|critical|panic)\W+(?:[\w.:]+ - )?"
+_LOG_PREFIX: Final = (
+    r"(?i)^\W*\d[\d:./, TZ+-]*\W+(?:critical|error|fatal|info|panic|warn(?:ing)?)\W+(?:[\w.:]+ - )?"
+)
 """Matches the time, level and source at the start of a log line."""
 
 _AT_SHUTDOWN: Final = r"KeyboardInterrupt|BrokenPipe|EPIPE|CancelledError|ClosedResourceError"
@@ -80,7 +82,8 @@ _CAUSES: Final = {
     "misconfigured": r"(?i)\benv(?:ironment)?\b|\b(?:not |un)set\b|\bmust be (?:provided|set)\b"
     r"|\brequired?\b|\bmissing\b|\busage:|\bconfig|\bsettings\b|\bcredential|api[ _-]?key|\btoken\b"
     r"|\bpassword\b|(?:unknown|unrecogni[sz]ed) (?:command|cli|flag|key|option|param|setting|arg)"
-    r"|invalid (?:option|argument)|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b"
+    r"|invalid (?:option|argument)|\bplease (?:pass|provide|set|specify|supply)\b"
+    r"|(?:permission|access) (?:is )?denied|\beacces\b|\beperm\b"
     r"|read-only|not write?able"
     r"|address already in use|eaddrinuse|unauthori[sz]ed|unsupported (?:engine|python|node)"
     r"|requires (?:python|node)|no such (?:option|file)|does not exist|not a directory"
@@ -95,6 +98,15 @@ _BUG: Final = (
 )
 """Matches exceptions that bugs cause, even if their texts mention settings. `KeyError: 'API_KEY'`
 is not a bug but a missing environment variable."""
+
+_USAGE: Final = r"(?i)^usage(?::| of )"
+"""Matches the line with which command-line parsers reject a program's arguments."""
+
+_OVER_HTTP: Final = (
+    r"(?i)\b(?:available|listening|running|serving|started|starting|transport|using)\b.*"
+    r"(?:\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|port):? ?\d|\[::1?\]:\d|http transport\b)"
+)
+"""Matches lines of a server that waits for clients on a port, not on stdin."""
 
 _ARGUMENT: Final = r'"(?:--?[\w-]+=)?([^"\\-][^"\\]*[./:@_-][^"\\]*)"'
 """Matches arguments in a command line (as JSON) that are distinctive enough to be recognised in
@@ -131,6 +143,7 @@ class _Ends(StageTable):
     waiting = Column(pl.Boolean, "Whether a request was open at the end.")
     failed = Column(pl.Boolean, "Whether the exit code or signal is that of a failure.")
     shutdown = Column(pl.Boolean, "Whether its last words are those of a server without client.")
+    shows_usage = Column(pl.Boolean, "Whether it said how its program is used.")
     names_argument = Column(
         pl.Boolean, "Whether its last words contain an argument of its command line."
     )
@@ -143,6 +156,10 @@ class _Explanation(StageTable):
     last_words = ServerLives.last_words
     start_failure = ServerLives.start_failure
     shutdown = _Ends.shutdown
+
+
+_IS_NOISE: Final = (RawFrames.dir.col == "s2c") & (RawFrames.why.col != "too_large")
+"""Whether a raw frame is a line on stdout that is not MCP."""
 
 
 def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
@@ -190,7 +207,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
     )
     noise = (
         events.raws.lazy()
-        .filter(RawFrames.dir.col == "s2c", RawFrames.why.col != "too_large")
+        .filter(_IS_NOISE)
         .group_by(Event.recording.name)
         .agg(pl.len().alias(ServerLives.noise_lines.name))
     )
@@ -209,7 +226,7 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
     ended_badly = _Ends.failed.col | _Ends.answered_ns.col.is_null() | never_ran
     bad = servers.filter(ended_badly)
     # Compiling the patterns takes longer than matching them, and most servers end well.
-    explained = _explained(bad, events.stderr) if bad.height else _Explanation.empty()
+    explained = _explained(bad, events) if bad.height else _Explanation.empty()
     others = servers.filter(~ended_badly).with_columns(
         pl.lit("ready").alias(ServerLives.start.name)
     )
@@ -246,11 +263,14 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _explained(rows: pl.DataFrame, stderr: pl.DataFrame) -> pl.DataFrame:
+def _explained(rows: pl.DataFrame, events: Events) -> pl.DataFrame:
     """Add `start`, `last_words`, `shutdown` and `start_failure` to servers that ended badly."""
     ended = rows.lazy().select(Event.recording.name, _Ends.answered_ns.name)
     words = pl.coalesce(ServerLives.last_words.col, Closes.detail.col)
-    last_words = _last_words(stderr.lazy().join(ended, on=Event.recording.name))
+    line = (Event.recording.name, Event.seq.name, StderrEvents.text.name)
+    noise = events.raws.lazy().filter(_IS_NOISE)
+    said = pl.concat([events.stderr.lazy().select(line), noise.select(line)])
+    last_words = _last_words(said.join(ended, on=Event.recording.name))
     found = (
         rows.lazy()
         .join(last_words, on=Event.recording.name, how="left")
@@ -314,12 +334,12 @@ def _start() -> pl.Expr:
     )
 
 
-def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
-    """Return, for each recording, the stderr line that probably explains why the server exited."""
+def _last_words(lines: pl.LazyFrame) -> pl.LazyFrame:
+    """Return, for each recording, the line that probably explains why the server exited."""
     text = StderrEvents.text.col
     unanswered = _Ends.answered_ns.col.is_null()
     last = (
-        stderr.sort(Event.recording.name, Event.seq.name)
+        lines.sort(Event.recording.name, Event.seq.name)
         .group_by(Event.recording.name, maintain_order=True)
         .tail(LAST_LINES)
         .select(
@@ -340,7 +360,7 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
         .then(3)
         .when(matches(text, _LEVEL))
         .then(2)
-        .when(matches(text, _WORDS))
+        .when(matches(text, _WORDS) | (pl.col("unanswered") & matches(text, _OVER_HTTP)))
         .then(1)
         .otherwise(0)
     )
@@ -361,7 +381,8 @@ def _last_words(stderr: pl.LazyFrame) -> pl.LazyFrame:
             text.last()
             .str.replace(_LOG_PREFIX, "")
             .str.slice(0, MAX_CHARS)
-            .alias(ServerLives.last_words.name)
+            .alias(ServerLives.last_words.name),
+            matches(text, _USAGE).any().alias(_Ends.shows_usage.name),
         )
     )
 
@@ -375,7 +396,7 @@ def _cause(line: pl.Expr) -> pl.Expr:
 
 
 def _failure() -> pl.Expr:
-    """Return an expression for why the start failed, according to the last words on stderr."""
+    """Return an expression for why the start failed, according to the last words."""
     words = ServerLives.last_words.col
     return pl.when(ServerLives.start.col.is_in(["failed", "unanswered"])).then(
         pl.when(Closes.reason.col == "not_started")
@@ -390,6 +411,11 @@ def _failure() -> pl.Expr:
         .then(pl.lit("misconfigured"))
         .when(_cause(words).is_not_null())
         .then(_cause(words))
+        .when(
+            _Ends.shows_usage.col
+            | (ServerLives.start.col == "unanswered") & matches(words, _OVER_HTTP)
+        )
+        .then(pl.lit("misconfigured"))
         .when((ServerLives.start.col == "unanswered") | (Closes.reason.col == "server_quit"))
         .then(pl.lit("no_answer"))
         .otherwise(pl.lit("crashed"))

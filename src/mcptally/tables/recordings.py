@@ -77,6 +77,6 @@ class Recordings(Table):
     )
     ended_by = Column(STRING, "Who ended the server: `client` or `server`; null where unknown.")
     last_words = Column(
-        STRING, "Line on stderr that says why the start failed or the server crashed."
+        STRING, "Line on stderr, or on stdout if it is not MCP, that says why the server failed."
     )
     noise_lines = Column(UINT32, "Frames of the server on stdout that are not the protocol.")
