@@ -86,7 +86,7 @@ RESULTS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "ok": "ok",
         Verdict.TOOL_FAILURE: "tool failure",
-        Verdict.INFRASTRUCTURE: "infrastructure: network or upstream",
+        Verdict.INFRASTRUCTURE: "infrastructure: no answer, network or upstream",
         Verdict.AMBIGUOUS: "ambiguous: cause unknown",
         Verdict.BUSINESS: "business: correctly refused",
         "open": "cancelled, unfinished or unknown",

@@ -188,7 +188,7 @@ def test_a_tool_that_never_worked_is_named_so_without_a_chart_of_one_minute(tmp_
     store = build(tmp_path / "s", [call(n, "query", **down) for n in range(449)])
     page = report(store)
     assert "<h1>None of 449 calls got what they asked for</h1>" in page
-    assert "449 (100%) infrastructure: network or upstream" in page
+    assert "449 (100%) infrastructure: no answer, network or upstream" in page
     assert "1 of 1 tool never worked" in page
     table = page[page.index('id="t-tools"') :]
     table = table[: table.index("</table>")]

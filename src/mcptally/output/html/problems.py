@@ -194,19 +194,23 @@ def inputs(row: Mapping[str, Any]) -> str:
     if broken and broken >= _BREAK_SCHEMA * calls:
         where = f"{row['input_path']} " if row["input_path"] else "the object "
         error = shown(f"{where}{row['input_error']}", _MAX_ERROR)
-        said.append(f"{_of(broken, calls)} break the input schema, most often: {error}")
+        said.append(
+            f"{_of(broken, calls, 'breaks', 'break')} the input schema, most often: {error}"
+        )
     # The problem's line on the page does not name the unknown tools, so name them here.
     if unlisted:
         tools = "a tool" if len(row["unlisted"]) == 1 else "tools"
         said.append(
-            f"{_of(unlisted, calls)} {'is' if unlisted == 1 < calls else 'are'} to {tools} that "
-            f"the server does not have: {names(row['unlisted'], 'name')}"
+            f"{_of(unlisted, calls, 'is', 'are')} to {tools} that the server does not have: "
+            f"{names(row['unlisted'], 'name')}"
         )
     return "; ".join(said)
 
 
-def _of(part: int, calls: int) -> str:
-    return "all calls" if part == calls else f"{part:,} of these calls"
+def _of(part: int, calls: int, one: str, many: str) -> str:
+    if part == calls:
+        return f"all calls {many}"
+    return f"{part:,} of these calls {one if part == 1 else many}"
 
 
 _MAX_ERROR: Final = 100
