@@ -58,14 +58,14 @@ class StoredSummaries(msgspec.Struct, frozen=True):
     folder: Path
     """The folder that contains a subfolder for each kind of rows."""
     parts: Sequence[str]
-    recordings_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
-    """Function that returns the recordings (column `recording`) to read from the given parts; None
-    reads all recordings."""
+    dropped_of: Callable[[Sequence[str]], pl.DataFrame] | None = None
+    """Function that returns the recordings (column `recording`) in the given parts that are not
+    read; None reads all recordings."""
     servers: pl.DataFrame | None = None
     """The servers (column `server`) to read, for kinds of facts that are stored by server; None
     reads all servers."""
-    recordings: pl.DataFrame | None = None
-    """The recordings to read from `parts`; set in the summaries that `batches` yields."""
+    dropped: pl.DataFrame | None = None
+    """The recordings in `parts` that are not read; set in the summaries that `batches` yields."""
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pl.DataFrame:
         """Read the selected rows of one kind, with the given columns (all by default)."""
@@ -78,16 +78,16 @@ class StoredSummaries(msgspec.Struct, frozen=True):
             return rows
         if self.servers is not None and kind in (*_BY_SERVER, NEEDS):
             rows = rows.join(self.servers, on="server", how="semi", nulls_equal=True)
-        if self.recordings is not None and "recording" in rows.columns:
-            rows = rows.join(self.recordings, on="recording", how="semi")
+        if self.dropped is not None and "recording" in rows.columns:
+            rows = rows.join(self.dropped, on="recording", how="anti")
         return rows
 
     def batches(self) -> Iterator["StoredSummaries"]:
         """Split the summaries into groups of `AT_A_TIME` partitions."""
         for start in range(0, len(self.parts), AT_A_TIME):
             parts = self.parts[start : start + AT_A_TIME]
-            recordings = self.recordings_of and self.recordings_of(parts)
-            yield msgspec.structs.replace(self, parts=parts, recordings=recordings)
+            dropped = self.dropped_of and self.dropped_of(parts)
+            yield msgspec.structs.replace(self, parts=parts, dropped=dropped)
 
 
 class ArchiveContext:

@@ -47,8 +47,9 @@ def files_to_gather(named: Mapping[str, str | Path], earlier: EarlierStores | No
     """Return the files that are new, or whose rows are not reused."""
     if earlier is None:
         return [*map(path_of, named.values())]
-    new = named.keys() - earlier.sources.keys()
-    return [path_of(named[name]) for name in sorted((earlier.rescored | new) & named.keys())]
+    sources, rescored = earlier.sources, earlier.rescored
+    found = [name for name in named if name not in sources or name in rescored]
+    return [path_of(named[name]) for name in sorted(found)]
 
 
 def gather_with_dependents(

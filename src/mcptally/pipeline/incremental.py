@@ -5,7 +5,7 @@ affects its rows (`affected_recordings`). All other rows are carried over unchan
 """
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
@@ -81,9 +81,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
     def read(cls, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Self:
         """Open the stores in these folders; none of their rows is excluded yet."""
         sources: dict[str, SourceFile] = {}
-        for manifest in manifests:
-            for source in manifest["archive"]:
-                sources.setdefault(source.file, source)
+        for manifest in reversed(manifests):
+            sources |= {source.file: source for source in manifest["archive"]}
         parts = [
             Part(number, path.stem)
             for number, folder in enumerate(folders)
@@ -133,8 +132,8 @@ class EarlierStores(msgspec.Struct, frozen=True):
             if name not in self.unavailable
             and (name not in files or not is_same(files[name], source))
         }
-        new = files.keys() - self.sources.keys()
-        continued = {first_recording(path_of(files[name])) for name in new} - {None}
+        new = [file for name, file in files.items() if name not in self.sources]
+        continued = {first_recording(path_of(file)) for file in new} - {None}
         changed |= self.files_of(name for name in continued if name)
         changed |= self.files_of(self.as_scored)
         return msgspec.structs.replace(self, as_scored=frozenset()).without(changed)
@@ -184,15 +183,26 @@ class EarlierStores(msgspec.Struct, frozen=True):
         names = pl.DataFrame({"recording": ids}, schema={"recording": pl.String})
         return set(_files(self.reused(self.places.all()), names))
 
-    def reused_files(self, files: Iterable[str]) -> set[str]:
-        """Return the files among `files` and the unavailable files whose rows are kept."""
-        return ({*files} | self.unavailable) & self.sources.keys() - self.rescored
+    def reused_sources(self, files: Container[str]) -> list[SourceFile]:
+        """Return the records of the files whose rows are kept: in `files`, or unavailable."""
+        return [
+            source
+            for name, source in self.sources.items()
+            if (name in files or name in self.unavailable) and name not in self.rescored
+        ]
 
     def reused(self, places: pl.LazyFrame) -> pl.LazyFrame:
         """Keep the `places` whose file is not scored again and whose recording is reused."""
         return places.filter(~self.is_rescored()).join(
             self.excluded_recordings.lazy(), on=["store", "recording"], how="anti"
         )
+
+    def dropped(self, places: pl.LazyFrame) -> pl.LazyFrame:
+        """Keep the `places` that `reused` leaves out."""
+        excluded = places.join(
+            self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
+        )
+        return pl.concat([places.filter(self.is_rescored()), excluded])
 
     def is_rescored(self) -> pl.Expr:
         """Return an expression that is true if the rows of `file` are not reused."""
@@ -207,10 +217,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         places = self.places.all()
         # All places of a recording have the same server, so examine only the places that are not
         # reused.
-        excluded = places.join(
-            self.excluded_recordings.lazy(), on=["store", "recording"], how="semi"
-        )
-        dropped = pl.concat([places.filter(self.is_rescored()), excluded])
+        dropped = self.dropped(places)
         stores = places.group_by("server").agg(RecordingPlaces.store.col.n_unique())
         shared = stores.filter(RecordingPlaces.store.col > 1)
         servers = pl.concat([dropped.select("server"), shared.select("server")])
@@ -228,16 +235,16 @@ class EarlierStores(msgspec.Struct, frozen=True):
             StoredSummaries(
                 folder / SUMMARIES,
                 [part.name for part in self.parts if part.store == number],
-                functools.partial(self._reused_recordings, number),
+                functools.partial(self._dropped_recordings, number),
                 servers=chosen,
             )
             for number, folder in enumerate(self.folders)
         ]
 
-    def _reused_recordings(self, store: int, parts: Iterable[str]) -> pl.DataFrame:
-        """Return the recordings whose rows in the given parts of a store are reused."""
+    def _dropped_recordings(self, store: int, parts: Iterable[str]) -> pl.DataFrame:
+        """Return the recordings whose rows in the given parts of a store are not reused."""
         places = self.places.of([Part(store, name) for name in parts])
-        return self.reused(places).select("recording").collect()
+        return self.dropped(places).select("recording").collect()
 
     def known_lint(self, changed: Iterable[str | None]) -> KnownLint | None:
         """Return the store's findings about definitions, except for the servers in `changed`.
@@ -275,7 +282,7 @@ class EarlierStores(msgspec.Struct, frozen=True):
         """
         found: set[str] = set()
         for summaries in self.summaries(servers):
-            before = ArchiveContext([msgspec.structs.replace(summaries, recordings_of=None)], spool)
+            before = ArchiveContext([msgspec.structs.replace(summaries, dropped_of=None)], spool)
             for batch in summaries.batches():
                 for rows in stale_recordings(batch, before, now):
                     found |= set(rows.get_column(RecordingPlaces.recording.name))

@@ -55,10 +55,11 @@ def _stale(
     for mine, theirs in (scarce, scarce[::-1]):
         only = mine.join(theirs, on=keys, how="anti", nulls_equal=True)
         yield combinations.join(only, on=keys, how="semi", nulls_equal=True)
-    unlisted = needs.filter(Needs.open_ns.col.is_not_null())
-    yield unlisted.filter(
-        _definitions(unlisted, before.listed).ne_missing(_definitions(unlisted, now.listed))
-    )
+    if not before.listed.equals(now.listed):
+        unlisted = needs.filter(Needs.open_ns.col.is_not_null())
+        yield unlisted.filter(
+            _definitions(unlisted, before.listed).ne_missing(_definitions(unlisted, now.listed))
+        )
     yield _changed_validations(needs, before.validations, now.validations)
 
 

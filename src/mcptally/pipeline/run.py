@@ -5,6 +5,7 @@ recordings that depend on them are scored; all other rows are carried over (`inc
 """
 
 import itertools
+import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -273,11 +274,11 @@ def build(
         finished.append(_write_archive_tables(settings, context, skipped, known))
         finished += finishing
     remove_orphan_summaries(settings.work)
-    reused = earlier.reused_files(named) if earlier else set()
+    reused = earlier.reused_sources(named) if earlier else []
     return Build(
         _total([carried.written, *finished]),
         carried.kept,
-        _sources(gathered, earlier, reused),
+        _sources(gathered, reused),
         len(reused),
         sorted(earlier.as_scored | earlier.conflicting) if earlier else (),
         sum(each.report.left_out for each in gathered),
@@ -407,9 +408,7 @@ def _total(written: Iterable[Written]) -> Written:
     return Written(rows, outcomes, broken)
 
 
-def _sources(
-    gathered: Sequence[Gathered], earlier: EarlierStores | None, reused: Collection[str]
-) -> list[SourceFile]:
+def _sources(gathered: Sequence[Gathered], reused: Sequence[SourceFile]) -> list[SourceFile]:
     """Return the records of the archive's gathered and reused files, sorted."""
     sources: dict[str, SourceFile] = {}
     for each in gathered:
@@ -418,9 +417,7 @@ def _sources(
             part = source if span is None else source.as_share(span.share)
             known = sources.get(part.file)
             sources[part.file] = part if known is None else known.with_rest(part)
-    if earlier is not None:
-        sources |= {name: each for name, each in earlier.sources.items() if name in reused}
-    return sorted(sources.values(), key=lambda source: source.file)
+    return sorted([*reused, *sources.values()], key=operator.attrgetter("file"))
 
 
 def _nothing_selected(selection: Selection, servers: Collection[str]) -> str:

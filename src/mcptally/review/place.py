@@ -25,7 +25,8 @@ def reviews_file_of(files: Iterable[str | Path], given: str | Path | None = None
 
 def _beside(files: Iterable[str | Path]) -> Path | None:
     """Return `reviews.jsonl` in the folder that contains these files; None for remote files."""
-    folders = {os.path.dirname(path): path for path in files}  # noqa: PTH120  (of every file)
+    names = {str(path): path for path in files}
+    folders = {name[: name.rfind(os.sep) + 1]: path for name, path in names.items()}
     if not folders or any(is_remote(path) or url_of_path(Path(path)) for path in folders.values()):
         return None
     try:

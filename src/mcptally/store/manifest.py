@@ -277,6 +277,10 @@ def as_pattern(path: Path) -> str:
     return re.sub(r"([*?\[])", r"[\1]", str(path))
 
 
+_LINES: Final = 10_000
+"""Number of the archive's files that are encoded together."""
+
+
 def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Replace `store.json` atomically and durably. The caller must hold the store's lock."""
     draft = folder / WORK / MANIFEST
@@ -287,8 +291,10 @@ def replace_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         file.write(b',\n "archive": [')
         # Write one line per file of the archive: `json` would write one line per member and take
         # eight times as long.
-        for number, source in enumerate(manifest["archive"]):
-            file.write((b",\n  " if number else b"\n  ") + encoder.encode(source))
+        archive = manifest["archive"]
+        for start in range(0, len(archive), _LINES):
+            lines = encoder.encode_lines(archive[start : start + _LINES])
+            file.write((b",\n  " if start else b"\n  ") + lines[:-1].replace(b"\n", b",\n  "))
         file.write(b"\n ]\n}\n")
     sync(draft)
     os.replace(draft, folder / MANIFEST)  # noqa: PTH105  (atomic)

@@ -137,27 +137,29 @@ def files_below(
     todo = [folder]
     while todo:
         here = todo.pop()
-        entries = _entries(here)
-        if any(entry.name.endswith(JOURNAL_SUFFIX) for entry in entries):
-            _finish_journals(here, out)
-            entries = _entries(here)
         inside = str(here / "_")[:-1]
-        for entry in entries:
+        for entry in _entries(here, out):
             name = inside + entry.name
-            if entry.is_dir(follow_symlinks=False):
+            is_named = entry.name.endswith(suffixes)
+            if is_named and entry.is_file(follow_symlinks=False) and _is_utf8(name):
+                yield name
+            elif entry.is_dir(follow_symlinks=False):
                 todo.append(Path(name))
             elif why := _why_skipped(entry, name, root, suffixes):
                 out.append(SkippedFile(_printable(name), why))
-            elif entry.name.endswith(suffixes) and not (
-                # Skip a link to a file in the same folder, because the file itself is read.
-                entry.is_symlink() and Path(name).resolve().name.endswith(suffixes)
-            ):
+            # Skip a link to a file in the same folder, because the file itself is read.
+            elif is_named and not Path(name).resolve().name.endswith(suffixes):
                 yield name
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, out: list[SkippedFile]) -> list[os.DirEntry[str]]:
+    """List a folder, after `_finish_journals`, if there are any."""
     try:
-        return sorted(os.scandir(folder), key=operator.attrgetter("name"), reverse=True)
+        entries = list(os.scandir(folder))
+        if any(entry.name.endswith(JOURNAL_SUFFIX) for entry in entries):
+            _finish_journals(folder, out)
+            entries = list(os.scandir(folder))
+        return sorted(entries, key=operator.attrgetter("name"), reverse=True)
     except OSError as error:
         raise UnreadableError(f"{folder}: cannot be listed: {error.strerror}") from error
 
