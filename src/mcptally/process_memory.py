@@ -28,9 +28,9 @@ ENVIRONMENT: Final = {
 """Environment variables for a scoring process. They limit it to one thread, because there is one
 process per core, and make allocators keep freed memory for the next partition."""
 
-LARGE_HEAP: Final = 1 << 30
-"""Bytes of memory in use above which a process releases free memory even without mapped files; only
-large recordings need more."""
+LARGE_HEAP: Final = 3 << 29
+"""Bytes of memory in use above which a process releases free memory even without mapped files; a
+partition of the default size needs less, unless it contains very long lines."""
 
 _CGROUPS: Final = {
     "": ("/sys/fs/cgroup", "memory.max", "memory.current", ""),
