@@ -11,7 +11,7 @@ alike.
 
 import functools
 import re
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import h11
 
@@ -78,9 +78,7 @@ def known_request(
     )
     if known is None or number is None:
         return known
-    _, head, path, _, forwarded, sent, _ = known
-    sent = sent.replace(ANY_LENGTH, number)
-    return KnownRequest(raw, head, path, int(number), forwarded, sent, number)
+    return known._replace(**_restored(raw, number, known.forwarded_bytes))
 
 
 @functools.lru_cache(_KEPT)
@@ -90,9 +88,7 @@ def known_response(raw: bytes) -> KnownResponse | None:
     known = _known_response(any_length)
     if known is None or number is None:
         return known
-    _, head, status, _, forwarded, sent, _ = known
-    sent = sent.replace(ANY_LENGTH, number)
-    return KnownResponse(raw, head, status, int(number), forwarded, sent, number)
+    return known._replace(**_restored(raw, number, known.forwarded_bytes))
 
 
 def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
@@ -102,6 +98,12 @@ def _without_length(raw: bytes) -> tuple[bytes, bytes | None]:
         return raw, None
     start, end = match.span(1)
     return raw[:start] + ANY_LENGTH + raw[end:], match[1]
+
+
+def _restored(raw: bytes, number: bytes, sent: bytes) -> dict[str, Any]:
+    """Return the members of a known head with the number in place of `ANY_LENGTH`."""
+    sent = sent.replace(ANY_LENGTH, number)
+    return {"raw": raw, "length": int(number), "forwarded_bytes": sent, "length_text": number}
 
 
 def _headers(message: h11.Request | h11.Response, number: bytes | None) -> list[Header]:
