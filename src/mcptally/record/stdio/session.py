@@ -154,11 +154,9 @@ class _StdioSession:
         """Return the main loop's timeout in milliseconds; None means no timeout."""
         if self._relay.done and not self._processes_ended:
             return None
-        if self._exit_code is not None or not self._relay.from_client.open:
-            return int(_CLIENT_CHECK_SECONDS * 1000)
-        if self._relay.from_client.writer_closed:
-            return int(_CLIENT_CHECK_SECONDS * 1000)
-        return None
+        client = self._relay.from_client
+        is_ending = self._exit_code is not None or not client.open or client.writer_closed
+        return int(_CLIENT_CHECK_SECONDS * 1000) if is_ending else None
 
     def _read_status(self) -> None:
         """Read status lines from the supervisor process."""
