@@ -11,7 +11,7 @@ import polars as pl
 
 from mcptally.review.answers import CANNOT_TELL, RATES, CallKey, Drawn, Sample
 from mcptally.review.answers import group_id as id_of_group
-from mcptally.review.sample import FILTERED, SHOWN_TEMPLATE, STRATA, ReviewedStore
+from mcptally.review.sample import FILTERED, SHOWN_TEMPLATE, ReviewedStore, stratified
 from mcptally.review.settled import Settled
 from mcptally.statistics import intervals
 from mcptally.statistics.reviewed import Interval, Stratum, reviewed_rate
@@ -101,39 +101,24 @@ def strata(sample: Sample, settled: Settled, metric: str = "failure_rate") -> li
 
 def by_stratum(sample: Sample, answers: Mapping[CallKey, float]) -> dict[str, Stratum]:
     """Map the sample's non-empty strata to the `answers` about their calls."""
-    found = {}
-    for name in STRATA:
-        own = [each for each in sample.drawn if each.stratum == name]
-        if sample.strata[name]:
-            groups = [
-                (float(calls[0].size), [answers[each.key] for each in calls])
-                for calls in _certain(own).values()
-            ]
-            rest = [answers[each.key] for each in own if each.probability < 1]
-            found[name] = Stratum(sample.strata[name], groups, rest)
-    return found
+    return {
+        name: Stratum(
+            sample.strata[name],
+            [(float(calls[0].size), [answers[each.key] for each in calls]) for calls in certain],
+            [answers[each.key] for each in rest],
+        )
+        for name, certain, rest in stratified(sample)
+        if sample.strata[name]
+    }
 
 
 def weights(sample: Sample) -> dict[CallKey, float]:
     """Map each drawn call to the number of calls that it represents."""
     found: dict[CallKey, float] = {}
-    for name in STRATA:
-        own = [each for each in sample.drawn if each.stratum == name]
-        rest = [each for each in own if each.probability < 1]
-        left = float(sample.strata[name])
-        for calls in _certain(own).values():
-            left -= calls[0].size
-            found |= {each.key: calls[0].size / len(calls) for each in calls}
+    for name, certain, rest in stratified(sample):
+        left = sample.strata[name] - sum(calls[0].size for calls in certain)
+        found |= {each.key: calls[0].size / len(calls) for calls in certain for each in calls}
         found |= {each.key: left / len(rest) for each in rest}
-    return found
-
-
-def _certain(drawn: Iterable[Drawn]) -> dict[str | CallKey, list[Drawn]]:
-    """Group the sampled calls that were certain to be drawn (inclusion probability 1)."""
-    found: dict[str | CallKey, list[Drawn]] = defaultdict(list)
-    for each in drawn:
-        if each.probability == 1:
-            found[each.group or each.key].append(each)
     return found
 
 

@@ -151,16 +151,14 @@ def _key(row: dict[str, Any]) -> CallKey:
 
 def _item(row: dict[str, Any], calls: int, share: float) -> Item:
     template = row["template"]
-    names = ("call_id", "server", "tool", "outcome", "verdict", "fault", "certainty", "rule")
+    names = (
+        *("call_id", "server", "tool", "outcome", "verdict", "fault", "certainty", "rule"),
+        *("error_text", "arguments", "response", "definition", "template"),
+    )
     return Item(
         **{name: row[name] for name in names},
         key=_key(row),
-        error_text=row["error_text"],
-        arguments=row["arguments"],
-        response=row["response"],
-        definition=row["definition"],
         group=None if template is None else group_id(row["server"], row["tool"], template),
-        template=template,
         calls=calls,
         share=share,
     )

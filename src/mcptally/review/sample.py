@@ -2,12 +2,14 @@
 
 import datetime
 import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
 from mcptally.errors import UsageError
-from mcptally.review.answers import Drawn, Sample, group_id, now
+from mcptally.review.answers import CallKey, Drawn, Sample, group_id, now
 from mcptally.statistics import reviewed
 from mcptally.tables.outcomes import FAILED, Verdict, is_verdict, sql_list
 from mcptally.tables.usage_sums import TOOL_CALL
@@ -89,17 +91,30 @@ def plan(
 ) -> Plan:
     """Plan a sample of `n` answers."""
     drawn = draw(store, n, who="", server=server, tool=tool, seed=0)
-    strata = [[each for each in drawn.drawn if each.stratum == name] for name in STRATA]
-    certain = [
-        {each.group or each.key: each.size for each in own if each.probability == 1}
-        for own in strata
-    ]
+    strata = list(stratified(drawn))
     half = reviewed.expected_half_width(
-        [drawn.strata[name] for name in STRATA],
-        [list(sizes.values()) for sizes in certain],
-        [sum(each.probability < 1 for each in own) for own in strata],
+        [drawn.strata[name] for name, _, _ in strata],
+        [[calls[0].size for calls in certain] for _, certain, _ in strata],
+        [len(rest) for _, _, rest in strata],
     )
     return Plan(len(drawn.drawn), half)
+
+
+def stratified(sample: Sample) -> Iterator[tuple[str, list[list[Drawn]], list[Drawn]]]:
+    """Yield the strata of a sample's calls.
+
+    Each has a name, the groups of calls that were certain to be drawn (inclusion probability 1),
+    and the other calls.
+    """
+    for name in STRATA:
+        certain: dict[str | CallKey, list[Drawn]] = defaultdict(list)
+        rest = []
+        for each in sample.drawn:
+            if each.stratum == name and each.probability == 1:
+                certain[each.group or each.key].append(each)
+            elif each.stratum == name:
+                rest.append(each)
+        yield name, list(certain.values()), rest
 
 
 def draw(
