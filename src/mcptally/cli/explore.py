@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from mcptally.cli.options import PATH, REVIEWS, STORE
-from mcptally.cli.quantity import SECONDS
+from mcptally.cli.options import ANSWER_SECONDS, PATH, REVIEWER, REVIEWS, STORE
 
 
 @click.command(name="explore")
@@ -20,16 +19,10 @@ from mcptally.cli.quantity import SECONDS
     default=0,
     help="The port on 127.0.0.1. Default: a free one.",
 )
-@click.option(
-    "--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for an answer."
-)
-@click.option(
-    "--base",
-    type=PATH,
-    help="An earlier store; a page shows what has changed since.",
-)
+@ANSWER_SECONDS
+@click.option("--base", type=PATH, help="An earlier store; a page shows what has changed since.")
 @REVIEWS
-@click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
+@REVIEWER
 @click.option("--open", "opens", is_flag=True, help="Open the address in a browser.")
 def command(store: Path, *, port: int, opens: bool, **options: Any) -> None:
     """Serve a store to a browser on this machine: servers, tools, errors, calls, sessions, review.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from mcptally.cli.quantity import SECONDS
 from mcptally.errors import Exit, UsageError
 
 if TYPE_CHECKING:
@@ -70,24 +71,30 @@ REVIEWS: Final = click.option(
     help="The answers of mcptally review. Default: reviews.jsonl in the folder of the archive.",
 )
 
+SERVER: Final = click.option("--server", metavar="NAME", help="Only this server.")
+TOOL: Final = click.option("--tool", metavar="NAME", help="Only this tool.")
+SINCE: Final = click.option(
+    "--since",
+    metavar="WHEN",
+    help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
+)
+UNTIL: Final = click.option("--until", metavar="WHEN", help="Only calls made before this time.")
+REVIEWER: Final = click.option(
+    "--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's."
+)
+ANSWER_SECONDS: Final = click.option(
+    "--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for an answer."
+)
+
 
 def call_filters(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options `--server`, `--tool`, `--since`, `--until`, `--client` and `--model`."""
     return _with(
         command,
-        click.option("--server", metavar="NAME", help="Only this server."),
-        click.option("--tool", metavar="NAME", help="Only this tool."),
-        click.option(
-            "--since",
-            metavar="WHEN",
-            help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
-        ),
-        click.option("--until", metavar="WHEN", help="Only calls made before this time."),
+        *(SERVER, TOOL, SINCE, UNTIL),
         click.option("--client", metavar="NAME", help="Only calls by this client."),
         click.option(
-            "--model",
-            metavar="NAME",
-            help="Only calls that this language model asked for.",
+            "--model", metavar="NAME", help="Only calls that this language model asked for."
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import REVIEWS, STORE, say
+from mcptally.cli.options import REVIEWER, REVIEWS, SERVER, STORE, TOOL, say
 from mcptally.errors import UsageError
 from mcptally.plural import count
 
@@ -35,10 +35,10 @@ _HELP = (
     help="Ask about a random sample of N calls and compute rates from it. Default: about the "
     "largest doubtful groups of failed calls, from which no rate can be computed.",
 )
-@click.option("--server", metavar="NAME", help="Only this server.")
-@click.option("--tool", metavar="NAME", help="Only this tool.")
+@SERVER
+@TOOL
 @REVIEWS
-@click.option("--as", "who", metavar="NAME", help="Name of the reviewer. Default: the user's.")
+@REVIEWER
 @click.option(
     "--second",
     is_flag=True,

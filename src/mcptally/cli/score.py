@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcptally.cli.options import PATH, REVIEWS, Gates, gate_options, say, write_unread
+from mcptally.cli.options import (
+    PATH,
+    REVIEWS,
+    SINCE,
+    UNTIL,
+    Gates,
+    gate_options,
+    say,
+    write_unread,
+)
 from mcptally.cli.quantity import SIZE
 from mcptally.errors import Exit, UsageError, as_argument
 from mcptally.plural import count
@@ -77,12 +86,8 @@ class _PathOrUrl(click.Path):
     multiple=True,
     help="Only calls to this tool. Can be repeated.",
 )
-@click.option(
-    "--since",
-    metavar="WHEN",
-    help="Only calls made at this time or later: 2026-11-21, 7d, 24h.",
-)
-@click.option("--until", metavar="WHEN", help="Only calls made before this time.")
+@SINCE
+@UNTIL
 @click.option("--full", is_flag=True, help="Score all files again, including unchanged ones.")
 @click.option("--no-payloads", is_flag=True, help="Do not store arguments, responses and texts.")
 @gate_options(": 'failure_rate > 5%' (of a tool), 'server.confidence < 95', 'findings.error > 0'")

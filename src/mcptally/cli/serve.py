@@ -4,8 +4,13 @@ from pathlib import Path
 
 import click
 
-from mcptally.cli.options import PATH, STORE, explain_terminal_on_stdin, require_mcp_2
-from mcptally.cli.quantity import SECONDS
+from mcptally.cli.options import (
+    ANSWER_SECONDS,
+    PATH,
+    STORE,
+    explain_terminal_on_stdin,
+    require_mcp_2,
+)
 
 
 @click.command(name="serve")
@@ -16,9 +21,7 @@ from mcptally.cli.quantity import SECONDS
     metavar="STORE",
     help="A store with earlier traffic; adds a tool that lists what has changed since.",
 )
-@click.option(
-    "--seconds", type=SECONDS, default=20.0, show_default=True, help="Time limit for an answer."
-)
+@ANSWER_SECONDS
 def command(store: Path, *, base: Path | None, seconds: float) -> None:
     """Serve a store over MCP (stdio), with read-only tools for questions, calls and SQL.
 
