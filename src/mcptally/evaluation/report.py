@@ -46,23 +46,14 @@ def _verdict(quality: VerdictQuality) -> Iterable[str]:
         f"{count(quality.n, 'labelled error')} of {_families(quality.families)}. "
         f"Accuracy: {_rate(quality.accuracy)}."
     )
+    measures = ("balanced accuracy", "Matthews", "precision", "recall", "specificity")
     yield _table(
-        (
-            "business against the rest",
-            "balanced accuracy",
-            "Matthews",
-            "precision",
-            "recall",
-            "specificity",
-        ),
+        ("business against the rest", *measures),
         [
             (
                 each.name,
-                _estimate(each.balanced_accuracy),
-                _estimate(each.matthews),
-                _rate(each.precision),
-                _rate(each.recall),
-                _rate(each.specificity),
+                *(_estimate(value) for value in (each.balanced_accuracy, each.matthews)),
+                *(_rate(rate) for rate in (each.precision, each.recall, each.specificity)),
             )
             for each in quality.scorers
         ],
