@@ -116,6 +116,16 @@ class Source:
             else:
                 yield element.line, value
 
+    def messages(self, decoder: msgspec.json.Decoder[_T]) -> Iterator[tuple[int, _T]]:
+        """Yield the line number and decoded value of each message in a session.
+
+        The session is JSON Lines, or a document whose member `messages` is an array.
+        """
+        first = self.head().split(b"\n", 1)[0]
+        if b'"messages"' in first or first.strip() == b"{":
+            return self.elements(("messages",), decoder, "not a message, or cut off")
+        return self.records(decoder, "not a JSON object")
+
     def read_pieces(self) -> Iterator[bytes]:
         """Yield the decompressed bytes in pieces of about 1 MiB, for formats not based on lines.
 

@@ -53,7 +53,7 @@ def read(source: Source) -> Iterator[Item]:
     tally = source.tally
     session = source.stem
     calls: dict[str, tuple[int, _Line, dict[str, Any]]] = {}
-    for line, event in _lines(source):
+    for line, event in source.messages(_LINE):
         if isinstance(event.session, str):
             session = event.session
         found = 0
@@ -76,15 +76,6 @@ def read(source: Source) -> Iterator[Item]:
             tally.context[OTHER_TOOL] += 1
     for line, message, call in calls.values():
         yield from items_of(source, _record(call, message, session), line)
-
-
-def _lines(source: Source) -> Iterator[tuple[int, _Line]]:
-    head = source.head()
-    first = head.split(b"\n", 1)[0]
-    if b'"messages"' not in first and first.strip() != b"{":
-        yield from source.records(_LINE, "not a JSON object")
-        return
-    yield from source.elements(("messages",), _LINE, "not a message, or cut off")
 
 
 def _server_and_tool(call: dict[str, Any]) -> tuple[str, str] | None:

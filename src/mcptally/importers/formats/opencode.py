@@ -74,14 +74,7 @@ def read(source: Source) -> Iterator[Item]:
 def _messages(source: Source) -> Iterator[tuple[int, _Line]]:
     with source.path.open("rb") as file:
         is_sqlite = file.read(len(MAGIC)) == MAGIC
-    if is_sqlite:
-        yield from _rows(source)
-        return
-    head = source.head()
-    if b'"messages"' not in head:
-        yield from source.records(_LINE, "not a JSON object")
-        return
-    yield from source.elements(("messages",), _LINE, "not a message, or cut off")
+    return _rows(source) if is_sqlite else source.messages(_LINE)
 
 
 TABLES: Final = {
