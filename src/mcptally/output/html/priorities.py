@@ -140,19 +140,6 @@ def _problem(row: Mapping[str, Any], shared: contrasts.Contrasts) -> Priority:
     )
 
 
-def _typical_error(errors: pl.DataFrame, *conditions: pl.Expr) -> tuple[str | None, str | None]:
-    """Return the most common error text in the groups that meet conditions, and an example call."""
-    found = errors.filter(*conditions).head(1)
-    if found.is_empty():
-        return None, None
-    row = found.row(0, named=True)
-    return shown(row["example"], 200), row["call_id"]
-
-
-def _same_tool(row: Mapping[str, Any]) -> pl.Expr:
-    return pl.col("server").eq_missing(row["server"]) & pl.col("tool").eq_missing(row["tool"])
-
-
 _AFFECTED: Final[Mapping[str, str]] = {
     "confidence": is_verdict(Verdict.TOOL_FAILURE),
     "failure_rate": is_verdict(Verdict.TOOL_FAILURE),
@@ -165,25 +152,28 @@ _AFFECTED: Final[Mapping[str, str]] = {
 """Maps each metric to the SQL condition for the calls that it counts."""
 
 
+_SHOWN_BY: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    "confidence": ("error_groups", {"verdict": Verdict.TOOL_FAILURE}),
+    "failure_rate": ("error_groups", {"verdict": Verdict.TOOL_FAILURE}),
+    "infrastructure_rate": ("error_groups", {"verdict": Verdict.INFRASTRUCTURE}),
+    "success_rate": ("error_groups", {}),
+    "hidden_error_rate": ("hidden_errors", {}),
+    "invalid_output_rate": ("schema_violations", {"side": "output"}),
+    "invalid_input_rate": ("schema_violations", {"side": "input"}),
+}
+"""Maps each metric to the question, and values in its answer, whose first row is an example."""
+
+
 def _example(
     answers: Answers, row: Mapping[str, Any], metric: str
 ) -> tuple[str | None, str | None]:
     """Return an error text and the id of a call that show why a metric got worse."""
-    if metric in {"confidence", "failure_rate"}:
-        own = pl.col("verdict") == Verdict.TOOL_FAILURE
-        return _typical_error(answers("error_groups"), _same_tool(row), own)
-    if metric == "infrastructure_rate":
-        outage = pl.col("verdict") == Verdict.INFRASTRUCTURE
-        return _typical_error(answers("error_groups"), _same_tool(row), outage)
-    if metric == "success_rate":
-        return _typical_error(answers("error_groups"), _same_tool(row))
-    if metric == "hidden_error_rate":
-        return _typical_error(answers("hidden_errors"), _same_tool(row))
-    if metric.startswith("invalid_"):
-        side = metric.split("_")[1]
-        return _typical_error(answers("schema_violations"), _same_tool(row), pl.col("side") == side)
-    slowest = answers("latency").filter(_same_tool(row)).get_column("call_id").to_list()
-    return None, slowest[0] if slowest else None
+    question, values = _SHOWN_BY.get(metric, ("latency", {}))
+    same_tool = [pl.col(key).eq_missing(row[key]) for key in ("server", "tool")]
+    for first in answers(question).filter(*same_tool, **values).head(1).iter_rows(named=True):
+        text = None if question == "latency" else shown(first["example"], 200)
+        return text, first["call_id"]
+    return None, None
 
 
 def _worse(answers: Answers, compared: Compared) -> Iterator[Priority]:
