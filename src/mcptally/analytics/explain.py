@@ -15,6 +15,7 @@ import polars as pl
 
 from mcptally.analytics.explanation import Explanation
 from mcptally.errors import QueryError
+from mcptally.review.answers import template_of
 from mcptally.tables.calls import Calls
 from mcptally.tables.outcomes import FAILED, Verdict
 from mcptally.transcript.recorded_calls import (
@@ -83,7 +84,7 @@ def one_call(store: "Store", call: str, query: str = "SELECT * FROM calls") -> p
 
 def _contrast(store: "Store", call: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the row of `contrasts` for the group to which a failed call belongs, or None."""
-    template = call["template"] or f"(no text: {call['outcome']})"
+    template = template_of(call["template"], call["outcome"])
     rows = store.ask("contrasts", server=call["server"], tool=call["tool"]).pl()
     about = {"server": call["server"], "template": template, "verdict": call["verdict"]}
     for name, value in about.items():

@@ -114,7 +114,7 @@ class Answers:
             return self._recorded(("first", question), lambda store: store.ask(question))
         return self.kept(
             ("ask", question, *sorted(given.items())),
-            lambda: self._limited(lambda store: store.ask(question, **given)),
+            lambda: self._masked(lambda store: store.ask(question, **given)),
         )
 
     def contrasts(self, tools: Sequence[str]) -> pl.DataFrame:
@@ -129,14 +129,9 @@ class Answers:
 
     def _recorded(self, key: object, ask: Callable[[Store], Answer]) -> pl.DataFrame:
         """Ask the unmasked store, mask the answer, cache it under `key` and return it."""
-        store = self._limited_recorded
-
-        def compute() -> pl.DataFrame:
-            with store.within(self._seconds, rows=ROWS):
-                frame: pl.DataFrame = retry_if_replaced([store], lambda: masked(ask(store)).pl())
-            return frame
-
-        return self.kept(key, compute)
+        return self.kept(
+            key, lambda: self._limited(self._limited_recorded, lambda store: masked(ask(store)))
+        )
 
     def sql(self, query: str, *parameters: Any) -> pl.DataFrame:
         """Return the answer to a SELECT; see `Store.sql`.
@@ -146,27 +141,21 @@ class Answers:
         """
         return self.kept(
             ("sql", query, *map(repr, parameters)),
-            lambda: self._limited(lambda store: store.sql(query, params=list(parameters) or None)),
+            lambda: self._masked(lambda store: store.sql(query, params=list(parameters) or None)),
         )
 
     def light(self, query: str) -> pl.DataFrame:
         """Return the answer to a fast SELECT without user input, not waiting for masked copies."""
-        return self.kept(
-            ("light", query),
-            lambda: retry_if_replaced(
-                [self.recorded], lambda: masked(self.recorded.sql(query)).pl()
-            ),
-        )
+        return self._unlimited(("light", query), self.recorded, lambda store: store.sql(query))
 
     def base_errors(self) -> pl.DataFrame:
         """Return the base store's answer to `error_groups`; empty without a base store."""
-        base = self.base
-        if base is None:
+        if self.base is None:
             return self.ask("error_groups").clear()
-        return self.kept(
-            ("base",),
-            lambda: retry_if_replaced([base], lambda: masked(base.ask("error_groups")).pl()),
-        )
+        return self._unlimited(("base",), self.base, lambda store: store.ask("error_groups"))
+
+    def _unlimited(self, key: object, store: Store, ask: Callable[[Store], Answer]) -> pl.DataFrame:
+        return self.kept(key, lambda: retry_if_replaced([store], lambda: masked(ask(store)).pl()))
 
     def _wait_for_copies(self) -> None:
         """Wait for the masked copies, which a child process writes once per store.
@@ -198,10 +187,13 @@ class Answers:
         else:
             copies.set_result(None)
 
-    def _limited(self, ask: Callable[[Store], Any]) -> pl.DataFrame:
+    def _masked(self, ask: Callable[[Store], Answer]) -> pl.DataFrame:
         self._wait_for_copies()
-        with self.masked.within(self._seconds, rows=ROWS):
-            frame: pl.DataFrame = retry_if_replaced([self.masked], lambda: ask(self.masked).pl())
+        return self._limited(self.masked, ask)
+
+    def _limited(self, store: Store, ask: Callable[[Store], Answer]) -> pl.DataFrame:
+        with store.within(self._seconds, rows=ROWS):
+            frame: pl.DataFrame = retry_if_replaced([store], lambda: ask(store).pl())
         return frame
 
     def kept(self, key: object, compute: Callable[[], pl.DataFrame]) -> pl.DataFrame:

@@ -13,7 +13,8 @@ from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Crumb, Page, Section
 from mcptally.output.explore.trees import Tree
-from mcptally.output.html.text import name, shown, shown_lines
+from mcptally.output.html.text import shown, shown_lines
+from mcptally.review.answers import template_of
 from mcptally.tables.outcomes import FAULTS, OUTCOMES, meaning_of
 from mcptally.tables.values import cell
 
@@ -46,7 +47,7 @@ def page(answers: Answers, links: Links, wanted: str) -> Page:
         "call",
         f"{row['method']} {shown(target, 90) if target else ''}".rstrip(),
         about="call",
-        crumbs=list(_crumbs(links, row)),
+        crumbs=_crumbs(links, row),
         head=_head(answers, found),
         sections=[
             Section("request", "Request", lambda: request_of(found)),
@@ -76,9 +77,7 @@ def explained(answers: Answers, wanted: str) -> Explanation:
 
 
 def _crumbs(links: Links, row: Mapping[str, Any]) -> list[Crumb]:
-    found = [(name(row["server"]), links.server(row["server"]))]
-    if row["tool"] is not None:
-        found.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
+    found = parts.crumbs(links, row)
     if row["verdict"] is not None:
         text = row["template"] or f"no text: {row['outcome']}"
         found.append((shown(text, 60), links.group(row["call_id"])))
@@ -245,6 +244,6 @@ def similar_calls_of(answers: Answers, found: Explanation) -> dict[str, Any] | N
 
 
 def _contrast(answers: Answers, row: Mapping[str, Any]) -> str | None:
-    template = row["template"] or f"(no text: {row['outcome']})"
+    template = template_of(row["template"], row["outcome"])
     found = parts.contrasts_of(answers, row["server"], row["tool"], template, row["verdict"])
     return contrasts.sentence(found[0]) if found else None

@@ -8,7 +8,7 @@ from mcptally.output.explore import parts
 from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
 from mcptally.output.explore.page import Page, Section
-from mcptally.output.html.text import name, shown
+from mcptally.output.html.text import shown
 from mcptally.tables.outcomes import FAILED, sql_list
 
 _OF: Final = f"""
@@ -58,14 +58,11 @@ def page(answers: Answers, links: Links, call: str) -> Page:
     key = tuple(row[one] for one in ("server", "tool", "target", "verdict", "template"))
     problems = answers.sql(_PROBLEM, call).to_dicts()
     problem = explanation.problem_of(problems[0]) if problems else None
-    crumbs = [(name(row["server"]), links.server(row["server"]))]
-    if row["tool"] is not None:
-        crumbs.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
     return Page(
         "group",
         shown(row["template"], 160),
         about="error",
-        crumbs=crumbs,
+        crumbs=parts.crumbs(links, row),
         head={
             "row": row | answers.sql(_TIMES, *key).row(0, named=True),
             "call": call,

@@ -2,28 +2,40 @@
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import polars as pl
 
 from mcptally.analytics import contrasts
 from mcptally.errors import QueryError
+from mcptally.output.explore.addresses import Links
 from mcptally.output.explore.answers import Answers
-from mcptally.output.explore.page import Section
+from mcptally.output.explore.page import Crumb, Section
 from mcptally.output.html import charts, problems
 from mcptally.output.html.headings import onsets
-from mcptally.output.html.text import shown_lines
+from mcptally.output.html.text import name, shown_lines
 from mcptally.redaction.display import indented
 from mcptally.tables.outcomes import RESULTS
 
 TOOL_CALLS: Final = "method = 'tools/call' AND dir = 'c2s'"
 """SQL condition for the calls that rates count."""
 
+MOST: Final = 20
+"""Maximum number of error groups on a page."""
+
 
 def reviewed(answers: Answers, server: str | None = None, tool: str | None = None) -> Section:
     """Return a section with the failure rate of a store, server or tool in a reviewed sample."""
     return Section("reviewed", "Reviewed", lambda: answers.reviewed(server, tool))
+
+
+def crumbs(links: Links, row: Mapping[str, Any]) -> list[Crumb]:
+    """Return the links to the server and tool of a call."""
+    found = [(name(row["server"]), links.server(row["server"]))]
+    if row["tool"] is not None:
+        found.append((name(row["tool"]), links.tool(row["server"], row["tool"])))
+    return found
 
 
 def about(frame: pl.DataFrame, server: str | None, *tool: str | None) -> pl.DataFrame:
@@ -44,23 +56,21 @@ def problem_rows(answers: Answers, *, most: int, server: str | None = None) -> d
     with contextlib.suppress(QueryError):  # with millions of calls, the query may exceed a limit
         if tools := contrasts.tools_of(rows):
             known = contrasts.by_group(answers.contrasts(tools).to_dicts())
-    return {
-        "rows": [
-            row
-            | {
-                "title": problems.title(row),
-                "number": problems.number(row),
-                "blame": problems.blame(row),
-                "onset": problems.onset(row),
-                "evidence": problems.evidence(row),
-                "quote": problems.message(row),
-                "contrast": contrasts.of_problem(row, known),
-            }
-            for row in rows
-        ],
-        "total": found.height,
-        "ranking": problems.RANKING,
-    }
+    for row in rows:
+        row.update({key: words(row) for key, words in _WORDS.items()})
+        row["contrast"] = contrasts.of_problem(row, known)
+    return {"rows": rows, "total": found.height, "ranking": problems.RANKING}
+
+
+_WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str | None]]] = {
+    "title": problems.title,
+    "number": problems.number,
+    "blame": problems.blame,
+    "onset": problems.onset,
+    "evidence": problems.evidence,
+    "quote": problems.message,
+}
+"""Maps names in the templates to what words a problem."""
 
 
 def over_time(answers: Answers, server: str | None, *tool: str | None) -> dict[str, Any] | None:
@@ -89,12 +99,13 @@ def _over_time(timeline: pl.DataFrame, changes: pl.DataFrame) -> dict[str, Any] 
     }
 
 
-def error_groups(frame: pl.DataFrame, most: int) -> dict[str, Any] | None:
+def error_groups(answers: Answers, server: str | None, *tool: str | None) -> dict[str, Any] | None:
     """Return a server's or tool's error groups, each with its share of the failed calls."""
+    frame = about(answers.ask("error_groups"), server, *tool)
     if frame.is_empty():
         return None
     total = int(frame["calls"].sum())
-    rows = frame.head(most).to_dicts()
+    rows = frame.head(MOST).to_dicts()
     for row in rows:
         row["share"] = row["calls"] / total
         row["width"] = round(150 * row["share"], 1)
@@ -139,9 +150,9 @@ def difference(before: str, after: str) -> list[Line]:
 def definition_text(row: Mapping[str, Any]) -> str:
     """Return a tool's definition as readable lines, which `difference` can compare."""
     parts = [row["description"] or ""]
-    for name in ("input_schema", "output_schema", "annotations"):
-        if row[name]:
-            parts += ["", f"{name}:", indented(row[name])]
+    for part in ("input_schema", "output_schema", "annotations"):
+        if row[part]:
+            parts += ["", f"{part}:", indented(row[part])]
     return shown_lines("\n".join(parts).strip(), _LONGEST)
 
 

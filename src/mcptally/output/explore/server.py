@@ -34,7 +34,7 @@ GROUP BY definition
 """
 PROBLEMS: Final = 5
 MOST: Final = 20
-"""Maximum number of error groups and of definition changes on the page."""
+"""Maximum number of recordings and of definition changes on the page."""
 
 
 def page(answers: Answers, links: Links, server: str | None) -> Page:
@@ -60,7 +60,7 @@ def page(answers: Answers, links: Links, server: str | None) -> Page:
             Section("life", "Starts, crashes and last words", lambda: _life(answers, life, server)),
             Section("timeline", "Calls over time", lambda: parts.over_time(answers, server)),
             Section("tools", "Tools", lambda: _tools(answers, server)),
-            Section("errors", "Errors", lambda: _errors(answers, server)),
+            Section("errors", "Errors", lambda: parts.error_groups(answers, server)),
             Section("clients", "Clients", lambda: _clients(answers, server)),
             Section(
                 "drift",
@@ -89,20 +89,11 @@ def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str,
     lives = answers.sql(_LIVES, server).to_dicts()
     if not lives:
         return None
-    times = [row["opened_at"] for row in lives if row["opened_at"] is not None]
-    first, last = (min(times), max(times)) if times else (None, None)
     for row in lives:
         row["kind"] = kind_of_life(row)
-    marks = [
-        (
-            round(6 + 988 * (row["opened_at"] - first) / ((last - first) or 1), 1)
-            if last != first
-            else 500.0,
-            row["kind"],
-        )
-        for row in reversed(lives)
-        if row["opened_at"] is not None and first is not None and last is not None
-    ]
+    timed = [row for row in lives if row["opened_at"] is not None][::-1]
+    first, last = (timed[0]["opened_at"], timed[-1]["opened_at"]) if timed else (None, None)
+    marks = [(_mark_x(row["opened_at"], first, last), row["kind"]) for row in timed]
     words = [row for row in lives if row["last_words"]]
     return {
         "about": life.to_dicts()[0] if life.height else None,
@@ -114,6 +105,11 @@ def _life(answers: Answers, life: pl.DataFrame, server: str | None) -> dict[str,
         "versions": parts.names(lives, "server_version"),
         "server": server,
     }
+
+
+def _mark_x(at: Any, first: Any, last: Any) -> float:
+    """Return the x coordinate of a time between the first and the last."""
+    return 500.0 if first == last else round(6 + 988 * (at - first) / (last - first), 1)
 
 
 def kind_of_life(row: dict[str, Any]) -> str:
@@ -132,10 +128,6 @@ def _tools(answers: Answers, server: str | None) -> list[dict[str, Any]] | None:
     return [
         row | {"range": success_range(row), "slowest": slow.get(row["tool"])} for row in rows
     ] or None
-
-
-def _errors(answers: Answers, server: str | None) -> dict[str, Any] | None:
-    return parts.error_groups(parts.about(answers.ask("error_groups"), server), MOST)
 
 
 def _clients(answers: Answers, server: str | None) -> dict[str, Any] | None:

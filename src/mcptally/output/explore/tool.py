@@ -73,7 +73,7 @@ def page(answers: Answers, links: Links, of_server: str | None, tool: str | None
                 "timeline", "Calls over time", lambda: parts.over_time(answers, of_server, tool)
             ),
             Section("contrasts", "What failing calls share", lambda: _contrasts(*key)),
-            Section("errors", "Errors", lambda: _errors(*key)),
+            Section("errors", "Errors", lambda: parts.error_groups(*key)),
             Section("outcomes", "An example of each outcome", lambda: _outcomes(*key)),
             Section("latency", "Latency of calls that worked and failed", lambda: _latency(*key)),
             Section("repeated", "The same arguments again", lambda: _repeated(*key)),
@@ -97,10 +97,6 @@ def _contrasts(answers: Answers, of_server: str | None, tool: str | None) -> dic
     drawn = parts.contrast_bars(rows)
     rest = [row for row in rows if row["test"] is None]
     return {"drawn": drawn[:MOST], "rest": rest[:MOST]} if rows else None
-
-
-def _errors(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
-    return parts.error_groups(_of("error_groups", answers, of_server, tool), MOST)
 
 
 def _outcomes(answers: Answers, of_server: str | None, tool: str | None) -> dict[str, Any] | None:
