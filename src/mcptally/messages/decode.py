@@ -68,7 +68,7 @@ from mcptally.transcript.parse import MAX_NOISE_LINES, NOISE_MESSAGE
 from mcptally.transcript.unread import ReadTally
 from mcptally.wire.nesting import with_raised_recursion_limit
 
-BATCH: Final = 16 << 20
+BATCH: Final = 32 << 20
 """Number of bytes of lines that are converted to columns at a time. Larger batches would need more
 memory, and many small batches would take longer."""
 
