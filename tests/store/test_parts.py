@@ -9,6 +9,7 @@ import pytest
 
 from mcptally.store.parts import ROW_GROUP, copy_part, write_part
 from mcptally.tables.calls import Calls
+from mcptally.tables.findings import Findings
 from mcptally.tables.recordings import Recordings
 
 
@@ -18,6 +19,11 @@ def test_a_part_is_sorted_by_the_key_of_its_table(tmp_path: Path):
         write_part(tmp_path, Recordings, part, pl.DataFrame({"recording": given}))
         written = pl.read_parquet(tmp_path / Recordings.name / f"{part}.parquet")
         assert written.get_column("recording").to_list() == names
+    write_part(
+        tmp_path, Findings, "ties", pl.DataFrame({"seq": [2, 1, 1], "evidence": [*"abc"[::-1]]})
+    )
+    written = pl.read_parquet(tmp_path / Findings.name / "ties.parquet")
+    assert written.get_column("evidence").to_list() == ["a", "b", "c"]
 
 
 @pytest.mark.slow

@@ -47,6 +47,9 @@ _DICTIONARY_BYTES: Final = 4 << 20
 """Maximum size of a column's dictionary in bytes: large enough for the error texts of a row group.
 """
 
+_FIRST_KEYS: Final = 5
+"""Number of key columns that distinguish most rows; the key of findings has 14."""
+
 _VALUES_AT_A_TIME: Final = 256
 """Number of values after which the writer checks a page's size. With the default of 1,024, a page
 of long responses takes tens of megabytes."""
@@ -113,7 +116,14 @@ def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
     """
     if data.height <= 1:
         return None
-    order = data.select(pl.arg_sort_by(table.key, nulls_last=True)).to_series()
+    # polars copies the sorted columns, so sort by all columns only if the first ones have ties.
+    first = table.key[:_FIRST_KEYS]
+    order = data.select(pl.arg_sort_by(first, nulls_last=True)).to_series()
+    if first != table.key:
+        rows = data[list(first)][order]
+        same = rows.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift()))).to_series()
+        if same[1:].any():
+            order = data.select(pl.arg_sort_by(table.key, nulls_last=True)).to_series()
     return None if data.height > ROW_GROUP and order.is_sorted() else order
 
 
