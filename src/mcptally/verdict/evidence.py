@@ -76,16 +76,22 @@ def add_recording_end(calls: pl.DataFrame, closes: pl.DataFrame) -> pl.DataFrame
             closed=pl.lit(value=True),
         )
     )
+    side = ["session", "dir"]
+    rows = calls.lazy().select(*side, "recording", "pos", "reply")
+    unanswered = rows.filter(GatheredCalls.reply.col.is_null()).drop("reply").pipe(run_query).lazy()
     answered = (
-        GatheredCalls.pos.col.filter(GatheredCalls.reply.col.is_not_null())
-        .max()
-        .over("session", "dir")
+        rows.join(unanswered, on=side, how="semi")
+        .filter(GatheredCalls.reply.col.is_not_null())
+        .group_by(side)
+        .agg(last=GatheredCalls.pos.col.max())
     )
-    pending = GatheredCalls.reply.col.is_null() & (GatheredCalls.pos.col > answered.fill_null(-1))
-    added = ["exit_code", "signal", "closed"]
-    return left_join_columns(calls, ends, "recording").with_columns(
-        pl.when(pending).then(pl.col(added))
+    pending = (
+        unanswered.join(answered, on=side, how="left")
+        .filter(GatheredCalls.pos.col > pl.col("last").fill_null(-1))
+        .join(ends, on="recording", how="left")
+        .select("pos", "exit_code", "signal", "closed")
     )
+    return left_join_columns(calls, pending.pipe(run_query), "pos")
 
 
 def _signal_number(text: str) -> int | None:
