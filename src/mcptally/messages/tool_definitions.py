@@ -161,14 +161,17 @@ def add_definitions(
     """
     session, server = Calls.session.name, Calls.server.name
     tool, version = Calls.tool.name, Calls.definition.name
+    is_tool_call = (Calls.dir.col == "c2s") & Calls.tool.col.is_not_null()
+    if not everywhere.height:
+        return calls.with_columns(
+            pl.lit(None, pl.String).alias(version),
+            pl.when(is_tool_call).then(pl.lit("none")).alias(Calls.definition_source.name),
+        )
     pos, sent, listed_at = GatheredCalls.pos.name, GatheredCalls.ts_ns.name, Timeline.listed_ns.name
     in_session = listed.lazy().select(session, tool, pos, version).sort(pos, version)
     of_server = everywhere.lazy().select(*Timeline.columns()).sort(listed_at, version)
     tool_calls = (
-        calls.lazy()
-        .filter((Calls.dir.col == "c2s") & Calls.tool.col.is_not_null())
-        .select(session, server, tool, pos, sent)
-        .sort(pos)
+        calls.lazy().filter(is_tool_call).select(session, server, tool, pos, sent).sort(pos)
     )
 
     def nearest(
