@@ -86,7 +86,7 @@ def identity_of(file: str | Path) -> tuple[int, int, int, int]:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
-def file_state(path: Path) -> FileState:
+def file_state(path: str | Path) -> FileState:
     """Return a file's current state; the state of a missing file is unstable and all zeros."""
     try:
         identity = identity_of(path)

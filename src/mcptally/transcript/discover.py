@@ -1,9 +1,11 @@
 """Finds transcript files, given files, folders and patterns, and reports skipped files."""
 
 import contextlib
+import errno
 import glob
 import operator
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -48,21 +50,22 @@ def discover(
     given = list(paths)
     if "" in given:  # such as an unset shell variable; `Path("")` would be the working directory
         raise UnreadableError("a path is empty; the current folder is called .")
-    named = [Path(path) for path in given]
-    out: list[SkippedFile] = []
-    for folder in {path.parent for path in named if not path.is_dir()}:
-        _finish_journals(folder, out)
     # Names, not paths: making 100,000 paths takes longer than finding the files.
+    named = {name: _type_of(name) for name in map(_normalized, given)}
+    out: list[SkippedFile] = []
+    files = (name for name, kind in named.items() if kind != stat.S_IFDIR)
+    for folder in {name[: name.rfind(os.sep) + 1] for name in files}:
+        _finish_journals(Path(folder), out)
     found = dict.fromkeys(
         file
-        for path in named
-        for file in _files_of(path, out)
+        for name, kind in named.items()
+        for file in _files_of(name, kind, out)
         if not file.endswith(REVIEWS) or Path(file).name != REVIEWS
     )
     for each in out:
         passed_over(each)
     if not found:
-        places = ", ".join(map(str, named)) or "nothing"
+        places = ", ".join(named) or "nothing"
         seen = f"; skipped: {out[0].name}: {out[0].why}" if out else ""
         raise UnreadableError(
             f"{places}: no transcripts found "
@@ -76,20 +79,20 @@ def path_of(file: str | Path) -> Path:
     return Path(file) if isinstance(file, str) else file
 
 
-def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[str]:
-    """Yield the files that one path stands for; append skipped files to `out`."""
-    if _path_is(path, Path.is_dir):
-        yield from files_below(path, out)
-    elif _path_is(path, Path.exists):
-        if not path.is_file():
-            raise UnreadableError(f"{path}: is not a regular file; name a transcript or a folder")
-        if not _is_utf8(str(path)):
-            raise UnreadableError(f"{_printable(path)}: {_NAME_NOT_UTF8}")
-        yield str(path)
+def _files_of(name: str, kind: int | None, out: list[SkippedFile]) -> Iterator[str]:
+    """Yield the files that one name stands for; append skipped files to `out`."""
+    if kind == stat.S_IFDIR:
+        yield from files_below(Path(name), out)
+    elif kind == stat.S_IFREG:
+        if not _is_utf8(name):
+            raise UnreadableError(f"{_printable(name)}: {_NAME_NOT_UTF8}")
+        yield name
+    elif kind is not None:
+        raise UnreadableError(f"{name}: is not a regular file; name a transcript or a folder")
     else:
-        matches = sorted(pattern_matches(path))
+        matches = sorted(pattern_matches(Path(name)))
         if not matches:
-            raise not_found(path)
+            raise not_found(Path(name))
         for match in matches:
             if match.is_dir():
                 yield from files_below(match, out)
@@ -99,16 +102,28 @@ def _files_of(path: Path, out: list[SkippedFile]) -> Iterator[str]:
                 out.append(SkippedFile(_printable(match), _NAME_NOT_UTF8))
 
 
-def _path_is(path: Path, what: Callable[[Path], bool]) -> bool:
-    """Return whether a path passes a test such as `Path.is_dir`.
+def _type_of(name: str) -> int | None:
+    """Return the file type at a path, such as `stat.S_IFDIR`; None if there is no file.
 
     Raises:
         UnreadableError: the system refuses the path (it is too long or contains a NUL).
     """
     try:
-        return what(path)
+        return stat.S_IFMT(os.stat(name).st_mode)  # noqa: PTH116  (of every file)
     except (OSError, ValueError) as error:
-        raise UnreadableError(f"{path}: {describe_error(error)}") from error
+        if isinstance(error, OSError) and error.errno in _MISSING:
+            return None
+        raise UnreadableError(f"{name}: {describe_error(error)}") from error
+
+
+_MISSING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def _normalized(path: str | Path) -> str:
+    """Return the text of a path, as `Path` normalises it."""
+    if isinstance(path, str) and os.path.normpath(path) == path:  # a tenth of the time
+        return path
+    return str(Path(path))
 
 
 def pattern_matches(pattern: Path) -> Iterator[Path]:

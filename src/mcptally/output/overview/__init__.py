@@ -188,7 +188,7 @@ def _score(
         unused = earlier["answer"]["unused_lines"]
     else:
         unused = cache.import_logs_anew(imported, inputs.logs)
-    archive = [*inputs.transcripts, *sorted(imported.glob("*.jsonl*"))]
+    archive = [*inputs.transcripts, *map(str, sorted(imported.glob("*.jsonl*")))]
     if not archive:
         names = ", ".join(str(path) for path in inputs.logs[:3])
         raise UnreadableError(f"no MCP traffic was found in {names}")
@@ -203,7 +203,7 @@ def _score(
     return {
         "transcripts": len(inputs.transcripts),
         "logs": len(inputs.logs),
-        "bytes": sum(identity[0] for identity, _ in inputs.files.values()),
+        "bytes": inputs.bytes,
         "unread": in_words(summary.unread, names=True),
         "unused_lines": unused,
     }

@@ -28,7 +28,7 @@ STORE: Final = "store"
 PAGE: Final = "report.html"
 IMPORTED: Final = "imported"
 _STATE: Final = "overview.json"
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 UNUSED_DAYS: Final = 30
 """Number of days without use after which a cache is removed."""
 _FOLDER: Final = re.compile(r"[0-9a-f]{12}")

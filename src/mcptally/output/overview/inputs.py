@@ -2,6 +2,8 @@
 
 import dataclasses
 import fnmatch
+import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,24 +21,24 @@ PATTERNS: Final = tuple(
     sorted({"*.jsonl"}.union(*(form.names for form in FORMATS.values()))),
 )
 """Patterns for names of files that may be transcripts or logs; .gz and .zst may be appended."""
-_NAMES: Final = tuple(
-    f"{pattern}{suffix}" for pattern in PATTERNS for suffix in ("", ".gz", ".zst")
+_NAMES: Final = re.compile(
+    "|".join(fnmatch.translate(f"{one}{end}") for one in PATTERNS for end in ("", ".gz", ".zst"))
 )
 _PARTIAL: Final = (".part", "-wal", "-shm")
-
-FileEntry = tuple[tuple[int, ...], str]
-"""A file's state (`FileState.identity`) and format."""
 
 
 @dataclasses.dataclass(slots=True)
 class Inputs:
     """The files to read, and the files to skip."""
 
-    transcripts: list[Path] = dataclasses.field(default_factory=list)
+    transcripts: list[str] = dataclasses.field(default_factory=list)
     logs: list[Path] = dataclasses.field(default_factory=list)
     skipped: list[SkippedFile] = dataclasses.field(default_factory=list)
-    files: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Maps the path of each file to read to its `FileEntry`."""
+    files: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Maps the path of each file to read to its state (`FileState.identity`) and format, as one
+    text, because there may be many files."""
+    bytes: int = 0
+    """Total size of these files."""
     unknown: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Maps the path of each skipped file in an unknown format to its state and the reason."""
     other_names: list[str] = dataclasses.field(default_factory=list)
@@ -47,7 +49,7 @@ class Inputs:
     """Whether any later change to a file also changes the file's state."""
 
     @property
-    def logs_state(self) -> dict[str, Any]:
+    def logs_state(self) -> dict[str, str]:
         """Those entries of `files` that are about logs."""
         return {str(path): self.files[str(path)] for path in self.logs}
 
@@ -68,17 +70,16 @@ def find_inputs(paths: Sequence[Path], cache: Path, known: Mapping[str, Any]) ->
     """
     found = Inputs()
     files, unknown = known.get("files", {}), known.get("unknown", {})
-    for path, is_named in _files(paths, found.skipped):
-        if not is_named and cache in path.absolute().parents:
-            continue
-        if not is_named and path.name == REVIEWS:
-            found.reviews[str(path)] = list(file_state(path).identity)
-        elif not is_named and not _fits(path):
-            found.other_names.append(str(path))
-        elif not is_named and (entry := unknown.get(str(path))) and _has_state(path, entry[0]):
-            _skip(found, path, entry[1])
+    for file, is_named in _files(paths, cache, found.skipped):
+        name = file.rpartition(os.sep)[2]
+        if not is_named and name == REVIEWS:
+            found.reviews[file] = list(file_state(file).identity)
+        elif not is_named and not _fits(name):
+            found.other_names.append(file)
+        elif not is_named and (entry := unknown.get(file)) and _has_state(file, entry[0]):
+            _skip(found, file, entry[1])
         else:
-            _add(found, path, files.get(str(path)), is_named=is_named)
+            _add(found, file, files.get(file, ""), is_named=is_named)
     if not found.files:
         raise UnreadableError(
             f"{', '.join(map(str, paths))}: no transcripts, and no logs of a known format "
@@ -104,24 +105,33 @@ def _first_skipped(found: Inputs) -> str:
     )
 
 
-def _files(paths: Iterable[Path], skipped: list[SkippedFile]) -> Iterable[tuple[Path, bool]]:
-    """Yield each file once, with True if a path or a pattern in `paths` names it."""
-    seen: set[Path] = set()
+def _files(
+    paths: Iterable[Path], cache: Path, skipped: list[SkippedFile]
+) -> Iterable[tuple[str, bool]]:
+    """Yield the name of each file once, with True if a path or a pattern in `paths` names it."""
+    seen: set[str] = set()
+    here, cached = f"{Path.cwd()}{os.sep}", f"{cache}{os.sep}"
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
-            if root.is_dir():
-                names = files_below(root, skipped, ("",))
-                pairs = [(file, False) for file in sorted(map(Path, names))]
+            is_named = not root.is_dir()
+            if not is_named:
+                # Names, not paths: making 100,000 paths takes longer than finding the files.
+                names = sorted(files_below(root, skipped, ("",)), key=lambda name: name.split("/"))
             elif root.is_file():
-                pairs = [(root, True)]
+                names = [str(root)]
             else:
                 raise UnreadableError(f"{root}: is neither a file nor a folder")
-            for file, is_named in pairs:
-                if file.absolute() not in seen:
-                    seen.add(file.absolute())
-                    yield file, is_named
-            seen.add(root.absolute())
-        if not _exists(path) and path.absolute() not in seen and not any(pattern_matches(path)):
+            for name in names:
+                absolute = name if name.startswith(os.sep) else here + name
+                if absolute not in seen and (is_named or not absolute.startswith(cached)):
+                    seen.add(absolute)
+                    yield name, is_named
+            seen.add(str(root.absolute()))
+        if (
+            not _exists(path)
+            and str(path.absolute()) not in seen
+            and not any(pattern_matches(path))
+        ):
             raise not_found(path)
 
 
@@ -132,44 +142,48 @@ def _exists(path: Path) -> bool:
         raise UnreadableError(f"{path}: {error}") from error
 
 
-def _fits(path: Path) -> bool:
-    name = path.name
-    return not name.endswith(_PARTIAL) and any(fnmatch.fnmatchcase(name, one) for one in _NAMES)
+def _fits(name: str) -> bool:
+    return name.endswith(SUFFIXES) or (
+        not name.endswith(_PARTIAL) and _NAMES.match(name) is not None
+    )
 
 
-def _has_state(path: Path, identity: Sequence[int]) -> bool:
-    return file_state(path).identity == tuple(identity)
+def _has_state(file: str, identity: Sequence[int]) -> bool:
+    return file_state(file).identity == tuple(identity)
 
 
-def _skip(found: Inputs, path: Path, why: str) -> None:
+def _skip(found: Inputs, file: str, why: str) -> None:
     """Add a file in an unknown format to the skipped files."""
-    found.skipped.append(SkippedFile(str(path), why))
-    found.unknown[str(path)] = [list(file_state(path).identity), why]
+    found.skipped.append(SkippedFile(file, why))
+    found.unknown[file] = [list(file_state(file).identity), why]
 
 
-def _add(found: Inputs, path: Path, known: Sequence[Any] | None, *, is_named: bool) -> None:
+def _add(found: Inputs, file: str, known: str, *, is_named: bool) -> None:
     """Add a file to the transcripts, logs or skipped files."""
-    identity, is_stable = file_state(path)
-    if known is not None and tuple(known[0]) == identity:
-        form: str | None = known[1]
-    else:
+    identity, is_stable = file_state(file)
+    state, _, form = known.rpartition(" ")
+    if state != (now := " ".join(map(str, identity))):
+        path = Path(file)
         try:
-            form = detect_format(path)
+            detected = detect_format(path)
         except UnreadableError as error:
             if is_named:
                 raise
-            found.skipped.append(SkippedFile(str(path), str(error)))
+            found.skipped.append(SkippedFile(file, str(error)))
             return
-    if form is None and path.name.endswith(SUFFIXES) and (is_named or is_damaged(path)):
-        form = TRANSCRIPT  # scoring reports the problem
-    if form is None:
-        if is_named:
-            raise UnreadableError(
-                f"{path}: unknown format: {why_unknown(path)}; mcptally import --help lists the "
-                "known ones"
-            )
-        _skip(found, path, f"unknown format: {why_unknown(path)}")
-        return
-    (found.transcripts if form == TRANSCRIPT else found.logs).append(path)
-    found.files[str(path)] = [list(identity), form]
+        if detected is None and file.endswith(SUFFIXES) and (is_named or is_damaged(path)):
+            detected = TRANSCRIPT  # scoring reports the problem
+        if detected is None:
+            why = f"unknown format: {why_unknown(path)}"
+            if is_named:
+                raise UnreadableError(f"{file}: {why}; mcptally import --help lists the known ones")
+            _skip(found, file, why)
+            return
+        form = detected
+    if form == TRANSCRIPT:
+        found.transcripts.append(file)
+    else:
+        found.logs.append(Path(file))
+    found.files[file] = f"{now} {form}"
+    found.bytes += identity[0]
     found.are_stable &= is_stable
