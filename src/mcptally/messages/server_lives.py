@@ -71,7 +71,8 @@ _CAUSES: Final = {
     r"|no executable|404 not found",
     "broken_dependency": r"(?i)\bno module named|module_?not_?found|cannot find (?:module|package)"
     r"|importerror|cannot import name|does not provide an export|is not a (?:function|constructor)"
-    r"|undefined symbol|cannot open shared object|classnotfound|noclassdeffound|nosuchmethod"
+    r"|undefined symbol|could not locate the bindings|compiled against a different node"
+    r"|cannot open shared object|classnotfound|noclassdeffound|nosuchmethod"
     r"|(?-i:module|type object|'[A-MO-Z]\w*' object).* has no attribute",
     "network": r"(?i)name or service not known|name resolution|nodename nor servname|no such host"
     r"|getaddrinfo|could not resolve host|\benotfound|\beai_again|(?:network|host) is unreachable"
