@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.scored_cases import Cases
-from tests.transcripts import c2s, call, event, exchange, opened, s2c, text
+from tests.transcripts import c2s, call, error, event, exchange, opened, request, s2c, text
 
 CASES = Cases()
 
@@ -117,6 +117,12 @@ def reads(other: str, tool: str = "get", **arguments: str) -> list[dict]:
     return talk((tool, {"id": "1"}, other), ("get", arguments, BYTES))
 
 
+def asks_client(said: str, answer: str = "Method not found") -> list[dict]:
+    """Return a call that fails with `said` after its server's request to the client failed."""
+    asked = s2c(2, request("s1", "sampling/createMessage")), c2s(3, error("s1", -1, answer))
+    return [opened(), c2s(1, call(1)), *asked, s2c(4, text(1, said, isError=True))]
+
+
 OTHER_FILE = "/srv/out/b.docx", "Document /srv/out/b.docx does not exist"
 ZIP = "zip: not a valid zip file"
 BYTES = "'utf-8' codec can't decode byte 0xe9 in position 1: invalid start byte"
@@ -127,10 +133,6 @@ FAULTS = {
         ["caller", "caller"],
     ),
     "another file is missing": (missing_file(DENIED, *OTHER_FILE), ["tool", "caller"]),
-    "another object is missing": (
-        missing_file(DENIED, error="Sheet Nope not found"),
-        ["tool", "caller"],
-    ),
     "a file was missing before": (missing_file(MISSING, error=DENIED), ["caller", "tool"]),
     "the host starts the server as a user without rights": (
         missing_file(DENIED, program="/usr/bin/sudo"),
@@ -168,6 +170,9 @@ FAULTS = {
     "bytes without a service": (reads("The list is too long", id="7"), ["caller", "tool"]),
     "bytes of another tool": (reads("HTTP 503", "list", id="7"), ["upstream", "tool"]),
     "bytes of a file of the caller": (reads("HTTP 503", file="a.txt"), ["upstream", "caller"]),
+    "a client that lacks a method": (asks_client("Error: Method not found"), ["client", "tool"]),
+    "a client that fails": (asks_client("Error: HTTP 503", "HTTP 503"), ["upstream", "upstream"]),
+    "an error after that of a client": (asks_client("No sheet X"), ["caller", "tool"]),
 }
 
 

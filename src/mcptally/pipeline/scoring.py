@@ -70,7 +70,7 @@ def judge_calls(
     calls = calls.hstack(assign_scenarios(calls, definitions, combinations, judging.given))
     calls = _with_hidden_errors(calls, judging)
     release_memory()
-    calls = evidence.add_file_facts(calls)
+    calls = evidence.add_client_lacks(evidence.add_file_facts(calls))
     calls = calls.hstack(classify.judge(calls, judging.rules.verdict, definitions=definitions))
     certainty = pl.min_horizontal(Judged.certainty.col, Judged.hidden_certainty.col)
     judged = Judged.select(

@@ -384,6 +384,56 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+_LACKS: Final = r"(?i)method not found|not supported|unsupported"
+"""Matches answers of clients to requests that they do not support."""
+
+
+class _Asked(StageTable):
+    """One row per request of a server that its client does not support."""
+
+    recording = Judged.recording
+    asked_ns = Column(pl.Int64, "Time of the request.", "ns")
+    answer = Column(pl.String, "Text of the client's answer.")
+
+
+def add_client_lacks(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add `client_lacks`: whether the text repeats that the client lacks what the server asked for.
+
+    Servers pass on the client's answer to sampling, elicitation and lists of roots.
+
+    Args:
+        calls: calls with their final outcomes.
+    """
+    rows, text = calls.lazy().with_row_index("row"), Judged.error_text.col
+    asked = (
+        rows.filter(Judged.dir.col == "s2c", Judged.outcome.col.is_in(FAILED))
+        .filter(text.str.contains(_LACKS))
+        .select("recording", asked_ns="ts_ns", answer="error_text")
+        .sort(_Asked.asked_ns.name)
+        .pipe(run_query)
+    )
+    if not asked.height:
+        return calls.with_columns(client_lacks=pl.lit(value=False))
+    answered = Judged.ts_ns.col + (Judged.latency_ms.col * 1e6).cast(pl.Int64)
+    found = (
+        rows.filter(Judged.dir.col == "c2s", Judged.outcome.col.is_in(FAILED))
+        .select("row", "recording", "ts_ns", "error_text", answered_ns=answered)
+        .sort("answered_ns")
+        .join_asof(
+            asked.lazy(),
+            left_on="answered_ns",
+            right_on="asked_ns",
+            by="recording",
+            check_sortedness=False,
+        )
+        .filter(
+            _Asked.asked_ns.col >= Judged.ts_ns.col,
+            text.str.contains(_Asked.answer.col, literal=True),
+        )
+    )
+    return calls.with_columns(row_mask(found, calls.height).alias("client_lacks"))
+
+
 def record(worked: pl.Expr, failed: pl.Expr) -> pl.Expr:
     """Return an expression for the band of a record: `never`, `seldom`, `mostly` or `always`.
 

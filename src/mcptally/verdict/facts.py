@@ -50,6 +50,7 @@ class Inputs(StageTable):
     denied_before = Column(pl.Boolean, "Whether the server was denied what the text names before.")
     works_otherwise = Column(pl.Boolean, "Whether other calls work with the file said damaged.")
     asks_upstream = Column(pl.Boolean, "Whether undecodable data is a service's reply.")
+    client_lacks = Column(pl.Boolean, "Whether the text repeats that the client lacks a method.")
 
 
 class _Facts(Inputs):
@@ -203,7 +204,7 @@ def collect(failed: pl.DataFrame, chosen: tuple[VerdictRule, ...]) -> Facts:
     )
     key = ["text", "outcome", "error_code", "status", "input_schema_state", "end", "outage"]
     key += ["names_argument", "stack_trace", "time_limit", "tool_record", "peer_record"]
-    key += ["fast", "denied_before", "works_otherwise", "asks_upstream"]
+    key += ["fast", "denied_before", "works_otherwise", "asks_upstream", "client_lacks"]
     key += ["quotes", "words", "tool_kind", *_WORDS, *columns.values()]
     facts = frame[key]
     kinds = facts.lazy().unique(maintain_order=True).with_row_index("kind").pipe(run_query)
@@ -512,8 +513,8 @@ def _conditions(rule: VerdictRule, columns: dict[tuple[str, str], str]) -> Itera
     if rule.outage:
         yield _Facts.outage.col >= rule.outage
     flags = ("names_argument", "time_limit", "fast")
-    file_facts = ("denied_before", "works_otherwise", "asks_upstream")
-    for name in (*flags, *file_facts, *_WORDS):
+    others = ("denied_before", "works_otherwise", "asks_upstream", "client_lacks")
+    for name in (*flags, *others, *_WORDS):
         if getattr(rule, name):
             yield pl.col(name)
     for test in _call_patterns(rule):

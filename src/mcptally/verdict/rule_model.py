@@ -29,7 +29,7 @@ _BESIDE_TEXT: Final = (
     *("tool", "arguments", "arguments_unless", "codes", "statuses", "schema", "end", "quotes"),
     *("outage", "names_argument", "stack_trace", "tool_record", "peer_record", "tool_kind"),
     *("offered", "in_code", "foreign_field", "lacks_argument", "own_default", "time_limit"),
-    *("fast", "denied_before", "works_otherwise", "asks_upstream"),
+    *("fast", "denied_before", "works_otherwise", "asks_upstream", "client_lacks"),
 )
 """Fields of rules about failures that test facts other than the text."""
 
@@ -175,6 +175,9 @@ class VerdictRule(TextRule, frozen=True, kw_only=True):
     asks_upstream: bool = False
     """Only match texts about data that cannot be decoded, if another call to the tool in the
     recording failed with an HTTP status or a broken connection."""
+    client_lacks: bool = False
+    """Only match texts that repeat the client's answer to a request that the server made during the
+    call, if the answer is that the client does not support the request."""
     overrules: bool = False
     """Whether this rule identifies the origin of the text, so that rules about the text with a
     higher `order` are not weighed."""
