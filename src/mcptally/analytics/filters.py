@@ -111,47 +111,43 @@ _COUNTED_PLACE: Final = (
     f"({_COUNTED_CALL} OR call_id IS NULL AND "
     "(recording, seq, coalesce(index, 0)) IN (SELECT (recording, seq, index) FROM messages))"
 )
+_COUNTED_SESSION: Final = "session IN (SELECT session FROM calls)"
+_COUNTED_RECORDING: Final = "recording IN (SELECT recording FROM recordings)"
+
+
+def _equal(*names: str) -> dict[str, str]:
+    """Map each filter to the condition that the column of this name has the filter's value."""
+    return {name: f"{name} = getvariable('{name}')" for name in names}
+
+
+def _within(first: str, last: str) -> dict[str, str]:
+    """Map `since` and `until` to conditions for rows that extend from one column to another."""
+    return {"since": f"{last} >= getvariable('since')", "until": f"{first} < getvariable('until')"}
+
+
 _PREDICATES: Final[Mapping[str, Mapping[str, str]]] = {
     Calls.name: {
-        "server": "server = getvariable('server')",
-        "tool": "tool = getvariable('tool')",
-        "client": "client = getvariable('client')",
-        "model": "model = getvariable('model')",
-        "since": "requested_at >= getvariable('since')",
-        "until": "requested_at < getvariable('until')",
+        **_equal("server", "tool", "client", "model"),
+        **_within("requested_at", "requested_at"),
     },
     Recordings.name: {
-        "server": "server = getvariable('server')",
-        "tool": "recording IN (SELECT recording FROM calls)",
-        "client": "recording IN (SELECT recording FROM calls)",
-        "model": "recording IN (SELECT recording FROM calls)",
-        "since": "ended_at >= getvariable('since')",
-        "until": "opened_at < getvariable('until')",
+        **_equal("server"),
+        **dict.fromkeys(("tool", "client", "model"), "recording IN (SELECT recording FROM calls)"),
+        **_within("opened_at", "ended_at"),
     },
     Messages.name: {
-        "server": "recording IN (SELECT recording FROM recordings)",
+        "server": _COUNTED_RECORDING,
         "tool": _COUNTED_CALL,
-        "client": "session IN (SELECT session FROM calls)",
-        "model": "session IN (SELECT session FROM calls)",
-        "since": "\"at\" >= getvariable('since')",
-        "until": "\"at\" < getvariable('until')",
+        **dict.fromkeys(("client", "model"), _COUNTED_SESSION),
+        **_within('"at"', '"at"'),
     },
     Findings.name: {
-        "server": "server = getvariable('server')",
-        "tool": "tool = getvariable('tool')",
-        "client": _COUNTED_PLACE,
-        "model": _COUNTED_PLACE,
-        "since": _COUNTED_PLACE,
-        "until": _COUNTED_PLACE,
+        **_equal("server", "tool"),
+        **dict.fromkeys(("client", "model", "since", "until"), _COUNTED_PLACE),
     },
     # The table `tools` does not record who requested a listing, so `client` and `model` do not
     # restrict it.
-    Tools.name: {
-        "server": "server = getvariable('server')",
-        "tool": "tool = getvariable('tool')",
-        "since": "last_seen >= getvariable('since')",
-        "until": "first_seen < getvariable('until')",
-    },
+    Tools.name: {**_equal("server", "tool"), **_within("first_seen", "last_seen")},
 }
 """Maps each table and each filter to an SQL condition for the table's rows.
 
@@ -160,8 +156,8 @@ then filtered views."""
 
 _BY_COLUMN: Final = {
     "call_id": _COUNTED_CALL,
-    "session": "session IN (SELECT session FROM calls)",
-    "recording": "recording IN (SELECT recording FROM recordings)",
+    "session": _COUNTED_SESSION,
+    "recording": _COUNTED_RECORDING,
 }
 """Maps columns to SQL conditions for tables that are not in `_PREDICATES`. The first of these
 columns that a table has determines its condition."""
