@@ -138,35 +138,29 @@ SELECT
     per AS level, a.server, a.tool, tools, coalesce(d.listed, 0) AS tools_listed,
     calls, ok,
     success.mean AS success_rate, success.low AS success_rate_low, success.high AS success_rate_high,
-    _insufficient_data(success.n_eff, success.low, success.high)
-        AS success_rate_insufficient_data,
+    _insufficient_data(success) AS success_rate_insufficient_data,
     100 * shown.mean AS confidence,
     -- Ambiguous failures widen the interval: the low end counts all as the tool's, the high end none.
     if(shown.mean IS NULL, NULL, 100 * least(shown.low, possibly_shown.low)) AS confidence_low,
     100 * shown.high AS confidence_high,
-    _insufficient_data(shown.n_eff, confidence_low / 100, shown.high)
+    _insufficient_data({n_eff: shown.n_eff, low: confidence_low / 100, high: shown.high})
         AS confidence_insufficient_data,
     shown.n_eff AS confidence_n_eff,
     failure.mean AS failure_rate, failure.low AS failure_rate_low,
     failure.high AS failure_rate_high,
-    _insufficient_data(failure.n_eff, failure.low, failure.high)
-        AS failure_rate_insufficient_data,
+    _insufficient_data(failure) AS failure_rate_insufficient_data,
     refusal.mean AS refusal_rate, refusal.low AS refusal_rate_low,
     refusal.high AS refusal_rate_high,
-    _insufficient_data(refusal.n_eff, refusal.low, refusal.high)
-        AS refusal_rate_insufficient_data,
+    _insufficient_data(refusal) AS refusal_rate_insufficient_data,
     r.infrastructure.mean AS infrastructure_rate, r.infrastructure.low AS infrastructure_rate_low,
     r.infrastructure.high AS infrastructure_rate_high,
-    _insufficient_data(r.infrastructure.n_eff, r.infrastructure.low, r.infrastructure.high)
-        AS infrastructure_rate_insufficient_data,
+    _insufficient_data(r.infrastructure) AS infrastructure_rate_insufficient_data,
     r.ambiguous.mean AS ambiguous_rate, r.ambiguous.low AS ambiguous_rate_low,
     r.ambiguous.high AS ambiguous_rate_high,
-    _insufficient_data(r.ambiguous.n_eff, r.ambiguous.low, r.ambiguous.high)
-        AS ambiguous_rate_insufficient_data,
+    _insufficient_data(r.ambiguous) AS ambiguous_rate_insufficient_data,
     hidden.mean AS hidden_error_rate, hidden.low AS hidden_error_rate_low,
     hidden.high AS hidden_error_rate_high,
-    _insufficient_data(hidden.n_eff, hidden.low, hidden.high)
-        AS hidden_error_rate_insufficient_data,
+    _insufficient_data(hidden) AS hidden_error_rate_insufficient_data,
     tool_failures, a.infrastructure, a.ambiguous, business, hidden_errors, tool_errors,
     protocol_errors, timeouts, no_responses, timeouts + no_responses AS unanswered, cancelled,
     input_required, tasks, unknown, answered, retry.sessions AS sessions,
@@ -176,23 +170,19 @@ SELECT
     100 * beta_quantile(0.975, s.a, s.b) AS confidence_shrunk_high,
     unanswered.mean AS unanswered_rate, unanswered.low AS unanswered_rate_low,
     unanswered.high AS unanswered_rate_high,
-    _insufficient_data(unanswered.n_eff, unanswered.low, unanswered.high)
-        AS unanswered_rate_insufficient_data,
+    _insufficient_data(unanswered) AS unanswered_rate_insufficient_data,
     input.mean AS invalid_input_rate, input.low AS invalid_input_rate_low,
     input.high AS invalid_input_rate_high,
-    _insufficient_data(input.n_eff, input.low, input.high)
-        AS invalid_input_rate_insufficient_data,
+    _insufficient_data(input) AS invalid_input_rate_insufficient_data,
     output.mean AS invalid_output_rate, output.low AS invalid_output_rate_low,
     output.high AS invalid_output_rate_high,
-    _insufficient_data(output.n_eff, output.low, output.high)
-        AS invalid_output_rate_insufficient_data,
+    _insufficient_data(output) AS invalid_output_rate_insufficient_data,
     t.q,
     q[1] AS latency_p50_ms, q[2] AS latency_p50_ms_low, q[3] AS latency_p50_ms_high,
     q[4] AS latency_p95_ms, q[5] AS latency_p95_ms_low, q[6] AS latency_p95_ms_high,
     q[7] AS latency_p99_ms, q[8] AS latency_p99_ms_low, q[9] AS latency_p99_ms_high,
     retries, retry.mean AS retry_rate, retry.low AS retry_rate_low, retry.high AS retry_rate_high,
-    _insufficient_data(retry.n_eff, retry.low, retry.high)
-        AS retry_rate_insufficient_data,
+    _insufficient_data(retry) AS retry_rate_insufficient_data,
     retried_calls, recovered_calls, retry_seconds, retry_tokens,
     d.bytes AS definition_bytes, d.tokens AS definition_tokens,
     response_tokens_mean, response_tokens_p95, response_tokens_total

@@ -186,7 +186,7 @@ clients_named AS (
 SELECT
     client, client_version, model, mistake, mistakes, o.calls, mistakes / o.calls AS mistake_rate,
     o.rate.low AS mistake_rate_low, o.rate.high AS mistake_rate_high,
-    _insufficient_data(o.rate.n_eff, o.rate.low, o.rate.high) AS insufficient_data,
+    _insufficient_data(o.rate) AS insufficient_data,
     -- Rounded, so that the order in which weighted sessions are added does not matter.
     round(e.mean, 9) AS others_rate, round(e.rate.low, 9) AS others_rate_low,
     round(e.rate.high, 9) AS others_rate_high,

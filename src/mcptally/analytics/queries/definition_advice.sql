@@ -51,7 +51,7 @@ SELECT
     server, s.tool, argument, array_to_string(advice, '; ') AS advice, refused, r.calls,
     refused / r.calls AS refused_share, share.low AS refused_share_low,
     share.high AS refused_share_high,
-    _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
+    _insufficient_data(share) AS insufficient_data,
     r.sessions, texts.sent, texts.message, call_id,
     rules, s.definition
 FROM rates r

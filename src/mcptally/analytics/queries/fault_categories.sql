@@ -53,7 +53,7 @@ rates AS (
 SELECT
     ecosystem, category, sessions, of_sessions, sessions / of_sessions AS session_share,
     share.low AS session_share_low, share.high AS session_share_high,
-    _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
+    _insufficient_data(share) AS insufficient_data,
     servers, of_servers, calls, threads / 837 AS published_share, call_id
 FROM rates
 JOIN published USING (category)

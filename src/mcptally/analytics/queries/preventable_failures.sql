@@ -106,13 +106,13 @@ SELECT
     server, tool, calls, failed, prevented, by_schema, by_meaning, by_native_answer, unforeseeable,
     prevented / nullif(failed, 0) AS preventable,
     p.low AS preventable_low, p.high AS preventable_high,
-    _insufficient_data(p.n_eff, p.low, p.high) AS preventable_insufficient_data,
+    _insufficient_data(p) AS preventable_insufficient_data,
     worked AS ok, blocked, blocked / nullif(worked, 0) AS blocked_share,
     b.low AS blocked_share_low, b.high AS blocked_share_high,
-    _insufficient_data(b.n_eff, b.low, b.high) AS blocked_share_insufficient_data,
+    _insufficient_data(b) AS blocked_share_insufficient_data,
     refused_failures / nullif(blocked + refused_failures, 0) AS refusal_precision,
     d.low AS refusal_precision_low, d.high AS refusal_precision_high,
-    _insufficient_data(d.n_eff, d.low, d.high) AS refusal_precision_insufficient_data, example
+    _insufficient_data(d) AS refusal_precision_insufficient_data, example
 FROM tool_counts
 LEFT JOIN reasons USING (tool_hash)
 WHERE failed > 0 OR blocked > 0

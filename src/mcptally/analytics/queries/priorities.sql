@@ -287,7 +287,7 @@ failures AS (
         causes.cause AS cause, kind, servers, tools, unlisted, unlisted_calls, fault, uncertain, suspected, reason, certainty, hidden_certainty, affected,
         hidden, r.calls, r.ok, r.sessions, affected / r.calls AS rate, share.low AS rate_low,
         share.high AS rate_high,
-        _insufficient_data(share.n_eff, share.low, share.high) AS insufficient_data,
+        _insufficient_data(share) AS insufficient_data,
         since, client_changed, from_start, symptoms, other_symptoms, prominent,
         first_seen, last_seen, templates, template,
         server_rates, coalesce(invalid_inputs, 0) AS invalid_inputs, input.path AS input_path,

@@ -71,7 +71,7 @@ scored AS (
         100 * b.p AS confidence_tool_mean,
         100 * least(b.low, w.low) AS confidence_tool_mean_low,
         100 * b.high AS confidence_tool_mean_high,
-        _insufficient_data(b.n_eff, confidence_tool_mean_low / 100, b.high)
+        _insufficient_data({n_eff: b.n_eff, low: confidence_tool_mean_low / 100, high: b.high})
             AS confidence_tool_mean_insufficient_data,
         -- Calls to names that are not tools of the server: see `unlisted_names`.
         coalesce(u.calls, 0) AS unlisted_calls,

@@ -58,6 +58,6 @@ SELECT
     calls, ok, tool_failures, infrastructure, ambiguous, business, cancelled, sessions,
     ok / nullif(ended, 0) AS success_rate, rate.low AS success_rate_low,
     rate.high AS success_rate_high,
-    _insufficient_data(rate.n_eff, rate.low, rate.high) AS insufficient_data
+    _insufficient_data(rate) AS insufficient_data
 FROM periods
 ORDER BY level, server, tool, start

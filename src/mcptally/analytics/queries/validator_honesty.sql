@@ -47,16 +47,13 @@ SELECT
     coalesce(validated_calls, 0) AS validated_calls, valid_and_worked, valid_and_failed,
     invalid_and_failed, invalid_and_worked, unforeseeable,
     valid_worked, yes.low AS valid_worked_low, yes.high AS valid_worked_high,
-    if(a.server IS NULL, NULL, _insufficient_data(yes.n_eff, yes.low, yes.high))
-        AS valid_worked_insufficient_data,
+    if(a.server IS NULL, NULL, _insufficient_data(yes)) AS valid_worked_insufficient_data,
     invalid_precision, no.low AS invalid_precision_low,
     no.high AS invalid_precision_high,
-    if(a.server IS NULL, NULL, _insufficient_data(no.n_eff, no.low, no.high))
-        AS invalid_precision_insufficient_data,
+    if(a.server IS NULL, NULL, _insufficient_data(no)) AS invalid_precision_insufficient_data,
     invalid_recall, found.low AS invalid_recall_low,
     found.high AS invalid_recall_high,
-    if(a.server IS NULL, NULL, _insufficient_data(found.n_eff, found.low, found.high))
-        AS invalid_recall_insufficient_data
+    if(a.server IS NULL, NULL, _insufficient_data(found)) AS invalid_recall_insufficient_data
 FROM servers s
 LEFT JOIN asked a ON a.server IS NOT DISTINCT FROM s.server
 LEFT JOIN real_calls c ON c.server IS NOT DISTINCT FROM s.server
