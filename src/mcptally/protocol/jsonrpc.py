@@ -13,13 +13,7 @@ from mcptally.protocol.traffic import (
     TrafficMessages,
     TrafficRaws,
 )
-from mcptally.rules.findings import (
-    REVISIONS,
-    Check,
-    make_findings,
-    run_checks,
-    select_for_findings,
-)
+from mcptally.rules.findings import REVISIONS, Check, make_findings, run_checks
 from mcptally.tables.formatting import formatted
 from mcptally.tables.queries import run_query
 from mcptally.wire.json_text import ANY, decode_or_none
@@ -128,7 +122,7 @@ def _check_methods(messages: pl.DataFrame) -> Iterator[pl.DataFrame]:
     )
     if not rows.height:
         return
-    unknown = select_for_findings(messages, *keys, "id", "pos")[rows.get_column("row")]
+    unknown = messages[rows.get_column("row")]
     method = TrafficMessages.method.col
     notifications, requests = names("notification"), names("request")
     as_request = (TrafficMessages.kind.col == "request") & method.str.starts_with("notifications/")

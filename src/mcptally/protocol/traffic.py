@@ -53,12 +53,12 @@ class RepeatedCalls(TrafficCalls):
             calls.lazy()
             .with_row_index("at")
             .filter(among, value.col.is_not_null())
-            .select("at", pl.struct(same).is_duplicated().alias("repeated"))
-            .filter("repeated")
+            .filter(pl.struct(same).is_duplicated())
+            .select("at")
             .pipe(run_query)
         )
         return (
-            calls[repeated.get_column("at")]
+            calls[repeated.to_series()]
             .lazy()
             .sort(cls.pos.name)
             .with_columns(
