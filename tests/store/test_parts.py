@@ -26,6 +26,18 @@ def test_a_part_is_sorted_by_the_key_of_its_table(tmp_path: Path):
     assert written.get_column("evidence").to_list() == ["a", "b", "c"]
 
 
+def test_texts_in_lists_are_written_once(tmp_path: Path):
+    evidence = [["Tool responded successfully with content"]] * ROW_GROUP
+    frame = pl.DataFrame({"call_id": [f"{n}" for n in range(ROW_GROUP)], "evidence": evidence})
+    write_part(tmp_path, Calls, "part", frame)
+    path = tmp_path / Calls.name / "part.parquet"
+    group = pq.read_metadata(path).row_group(0)
+    columns = (group.column(number) for number in range(group.num_columns))
+    [column] = (column for column in columns if column.path_in_schema == "evidence.list.element")
+    assert column.total_uncompressed_size < ROW_GROUP
+    assert pl.read_parquet(path, columns=["evidence"]).equals(frame[["evidence"]])
+
+
 @pytest.mark.slow
 def test_a_part_with_long_texts_is_copied_in_row_groups_of_limited_size(tmp_path: Path):
     chance = random.Random(1)

@@ -1,7 +1,7 @@
 """Writes a store's Parquet files: parts of tables, and summaries of partitions."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Self, cast
@@ -102,7 +102,7 @@ class PartWriter:
             target = self.work / table.name / f"{self.part}.parquet"
             # Do not create parent folders, because a removed work folder must not be created again.
             target.parent.mkdir(exist_ok=True)
-            options = _options(schema.names, rows)
+            options = _options(schema, rows)
             writer = pq.ParquetWriter(target, table.described(schema), **options)
             self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
         return writer
@@ -139,9 +139,7 @@ def copy_part(source: Path, target: Path, keep: Callable[[pl.DataFrame], pl.Data
     rows = 0
     with pq.ParquetFile(source) as file:
         schema = file.schema_arrow
-        with pq.ParquetWriter(
-            target, schema, **_options(schema.names, file.metadata.num_rows)
-        ) as writer:
+        with pq.ParquetWriter(target, schema, **_options(schema, file.metadata.num_rows)) as writer:
             for batch in file.iter_batches(batch_size=_rows_at_a_time(file.metadata)):
                 kept = keep(cast("pl.DataFrame", pl.from_arrow(batch)))
                 if kept.height:
@@ -170,14 +168,17 @@ _FILTERED: Final = frozenset(
 ROW_GROUP: Final = 50_000
 
 
-def _options(names: Sequence[str], rows: int) -> dict[str, Any]:
-    """Return the Parquet writer's options for a table.
-
-    Args:
-        names: names of the table's columns.
-        rows: number of rows in the first frame.
-    """
+def _options(schema: pa.Schema, rows: int) -> dict[str, Any]:
+    """Return the Parquet writer's options for a table with `rows` rows in the first frame."""
+    names = schema.names
     repeating = [name for name in names if name not in _PAYLOADS | _ENCODINGS.keys()]
+    # Texts in lists repeat, but not numbers.
+    lists = [field for field in schema if pa.types.is_nested(field.type)]
+    repeating += [
+        f"{field.name}.list.element"
+        for field in lists
+        if not pa.types.is_primitive(field.type.value_type)
+    ]
     return {
         "version": "2.6",
         "data_page_version": "1.0",
