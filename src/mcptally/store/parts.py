@@ -85,11 +85,16 @@ class PartWriter:
         """Write rows of a table, sorted by the table's key, and return the number of rows."""
         data = table.frame(frame)
         order = _order(table, data)
+        is_sorted = order.is_sorted()
         # Write one row group at a time: sorting and converting the whole frame would copy it twice.
         for start in range(0, max(1, data.height), ROW_GROUP):
-            rows = data.slice(start, ROW_GROUP)
-            if order is not None:
-                rows = data[order.slice(start, ROW_GROUP)]
+            rows, taken = data.slice(start, ROW_GROUP), order.slice(start, ROW_GROUP)
+            if not is_sorted:
+                rows = data[taken]
+            else:
+                # Build new lists: if all are empty, polars may leave offsets beyond the end of the
+                # elements, which pyarrow rejects.
+                rows = rows.with_columns(each[taken] for each in data if each.dtype == pl.List)
             arrow = rows.to_arrow(compat_level=pl.CompatLevel.newest())
             self._writer(table, arrow.schema, data.height).write_table(arrow)
             release_memory()
@@ -108,14 +113,8 @@ class PartWriter:
         return writer
 
 
-def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
-    """Return the row indices sorted by the table's key, or None if the rows are already sorted.
-
-    For few rows, indices are always returned, because selecting the rows builds new lists: if all
-    lists are empty, polars may leave offsets beyond the end of the elements, which pyarrow rejects.
-    """
-    if data.height <= 1:
-        return None
+def _order(table: type[Table], data: pl.DataFrame) -> pl.Series:
+    """Return the row indices sorted by the table's key."""
     # polars copies the sorted columns, so sort by all columns only if the first ones have ties.
     first = table.key[:_FIRST_KEYS]
     order = data.select(pl.arg_sort_by(first, nulls_last=True)).to_series()
@@ -124,7 +123,7 @@ def _order(table: type[Table], data: pl.DataFrame) -> pl.Series | None:
         same = rows.select(pl.all_horizontal(pl.all().eq_missing(pl.all().shift()))).to_series()
         if same[1:].any():
             order = data.select(pl.arg_sort_by(table.key, nulls_last=True)).to_series()
-    return None if data.height > ROW_GROUP and order.is_sorted() else order
+    return order
 
 
 def write_part(work: Path, table: type[Table], part: str, frame: pl.DataFrame) -> int:
