@@ -226,7 +226,7 @@ def _in_order(every: pl.LazyFrame) -> pl.DataFrame:
     number = Event.recording.col.cast(pl.Categorical).to_physical()
     first = Event.recording.col.ne_missing(Event.recording.col.shift())
     return (
-        every.sort(number, "seq", "file", "line")
+        every.sort(number, "seq", "file", "line", maintain_order=True)
         .with_columns(first=first)
         .with_columns(
             step=pl.when(~_Ordered.first.col).then(Event.seq.col.diff()),

@@ -180,7 +180,7 @@ def _gather_next(
     calls = with_combination(calls).with_columns(error_form())
     calls = evidence.add_recording_end(calls, events.closes)
     release_memory()
-    calls = stderr_exceptions.add_stderr_error(calls, events.stderr)
+    calls = stderr_exceptions.add_stderr_error(calls, events.stderr.rechunk())
     summary = _summary(events, calls, messages)
     every = calls.height
     if selection:

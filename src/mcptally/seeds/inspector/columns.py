@@ -135,7 +135,7 @@ def add_seed_scores(calls: pl.DataFrame, definitions: pl.DataFrame) -> pl.DataFr
     if unanswered.height:
         parts.append(regular_replies.unanswered(unanswered))
     none = pl.LazyFrame(schema={ROW: pl.UInt32(), **COLUMNS})
-    found = _without_interim(pl.concat([none, *map(_with_all_columns, parts)]), rows)
+    found = _without_interim(pl.concat([none, *map(_with_all_columns, parts)], rechunk=True), rows)
     numbers = pl.int_range(calls.height, dtype=pl.UInt32, eager=True).alias(ROW).to_frame()
     return calls.hstack(left_join_columns(numbers, found.pipe(run_query), ROW).drop(ROW))
 
