@@ -27,6 +27,9 @@ MAX_CHARS: Final = 300
 PATIENCE_NS: Final = 5 * 10**9
 """Time in nanoseconds without an answer after which a server is considered `unanswered`."""
 
+_MAX_READ: Final = 4_000
+"""Maximum number of characters of a line that are read."""
+
 _BY_OTHERS: Final = (1, 2, 9, 13, 15)
 """Signals with which other programs stop a server: SIGHUP, SIGINT, SIGKILL, SIGPIPE and SIGTERM."""
 
@@ -347,17 +350,13 @@ def _last_words(lines: pl.LazyFrame) -> pl.LazyFrame:
             Event.recording.name,
             Event.seq.name,
             # Remove the boxes that rich and exception groups draw around text.
-            text.str.strip_chars("| \t\r\n"),
+            text.str.strip_chars("| \t\r\n").str.head(_MAX_READ),
             unanswered.alias("unanswered"),
         )
         .pipe(run_query)
     )
-    is_error = matches(text, _EXCEPTION) | matches(text, _LEVEL)
     weight = (
-        # A server that cannot start may log the cause before the final exception.
-        pl.when(pl.col("unanswered") & is_error & _cause(text).is_not_null())
-        .then(4)
-        .when(matches(text, _EXCEPTION))
+        pl.when(matches(text, _EXCEPTION))
         .then(3)
         .when(matches(text, _LEVEL))
         .then(2)
@@ -365,6 +364,8 @@ def _last_words(lines: pl.LazyFrame) -> pl.LazyFrame:
         .then(1)
         .otherwise(0)
     )
+    # A server that cannot start may log the cause before the final exception.
+    names_cause = _cause(pl.when("unanswered", pl.col("weight") > 1).then(text)).is_not_null()
     # Servers repeat their texts, of which some are long.
     weights = (
         last.lazy()
@@ -372,6 +373,7 @@ def _last_words(lines: pl.LazyFrame) -> pl.LazyFrame:
         .unique()
         .filter(~matches(text, _NOT_WORDS))
         .with_columns(weight.alias("weight"))
+        .with_columns(pl.when(names_cause).then(4).otherwise("weight").alias("weight"))
     )
     return (
         last.lazy()

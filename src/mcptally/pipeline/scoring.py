@@ -102,11 +102,10 @@ _OTHER_USER: Final = r'^\["(?:[^"]*/)?(?:doas|gosu|runuser|setpriv|su|su-exec|su
 
 def _is_denied_as_other_user() -> pl.Expr:
     """Return whether a server lacks rights on files, and the host starts it as another user."""
-    return (
-        (Judged.reason.col == "misconfig_or_missing_dependency")
-        & Judged.command.col.str.contains(_OTHER_USER)
-        & (pl.col("denied_before") | evidence.is_denied())
-    )
+    suspects = (
+        Judged.reason.col == "misconfig_or_missing_dependency"
+    ) & Judged.command.col.str.contains(_OTHER_USER)
+    return suspects & (pl.col("denied_before") | evidence.is_denied(suspects))
 
 
 def _informative_texts(calls: pl.DataFrame) -> pl.Series:

@@ -34,7 +34,10 @@ def matches(text: pl.Expr, pattern: str) -> pl.Expr:
     """
 
     def search(texts: pl.Series) -> pl.Series:
-        return series_from_arrow(pc.match_substring_regex(texts.to_arrow(), pattern))
+        known = texts.drop_nulls()  # pyarrow would search null texts as well
+        found = series_from_arrow(pc.match_substring_regex(known.to_arrow(), pattern))
+        every = pl.Series([None], dtype=pl.Boolean).new_from_index(0, len(texts))
+        return every.scatter(texts.is_not_null().arg_true(), found)
 
     return text.map_batches(search, return_dtype=pl.Boolean, is_elementwise=True)
 

@@ -303,13 +303,14 @@ class _Files(StageTable):
     denied_ns = Column(pl.Int64, "Time of the first such call with this file.", "ns")
 
 
-def _said() -> pl.Expr:
-    return pl.concat_str(Judged.error_text.col, Judged.stderr_error.col, ignore_nulls=True)
+_SAID: Final = (Judged.error_text.name, Judged.stderr_error.name)
 
 
-def is_denied() -> pl.Expr:
-    """Return whether an operating system, or a program that checks rights, denied access."""
-    return _said().str.contains(_DENIED)
+def is_denied(suspects: pl.Expr) -> pl.Expr:
+    """Return whether the texts of `suspects` say that a system or program denied access."""
+    return pl.concat_str(pl.when(suspects).then(pl.col(_SAID)), ignore_nulls=True).str.contains(
+        _DENIED
+    )
 
 
 def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
@@ -324,7 +325,7 @@ def add_file_facts(calls: pl.DataFrame) -> pl.DataFrame:
     Args:
         calls: calls with their final outcomes.
     """
-    said, texts = _said(), [Judged.error_text.name, Judged.stderr_error.name]
+    said, texts = pl.concat_str(_SAID, ignore_nulls=True), [*_SAID]
     rows = calls.lazy().with_row_index(_Files.row.name)
     failed = rows.filter(Judged.outcome.col.is_in(FAILED))
     # Most calls repeat a text.

@@ -439,7 +439,6 @@ def _failure_texts(blocks: pl.DataFrame) -> pl.Series:
     )
     status = pl.lit("\nstatus ") + _Blocks.json.col.str.extract(_STATUS_LINE, 1)
     report = pl.concat_str(messages, status, ignore_nulls=True)
-    whole = pl.coalesce("text", "structured")
-    return blocks.select(
-        pl.when(messages != "").then(report).otherwise(whole).str.head(MAX_REPORT)
-    ).to_series()
+    whole = pl.coalesce(pl.col("text", "structured").str.head(MAX_REPORT))
+    text = pl.when(messages != "").then(report.str.head(MAX_REPORT)).otherwise(whole)
+    return blocks.lazy().select(text).pipe(run_query).to_series()
