@@ -30,7 +30,7 @@ def unpacked(tmp_path_factory):
         )
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(folder / "site")
-        for name in ("polars", "pyarrow", "duckdb", "mcp", "numpy", "rich", "jsonschema"):
+        for name in ("polars", "pyarrow", "duckdb", "mcp", "numpy", "rich", "blake3"):
             (folder / "site" / f"{name}.py").write_text(f"raise ImportError('no {name} here')")
 
     return shared_folder(tmp_path_factory, "recorder-wheel", build) / "site"

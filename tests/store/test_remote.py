@@ -150,7 +150,7 @@ def test_the_digest_of_a_file_is_computed_while_it_is_read(memory):
         file.seek(0)
         assert file.read().startswith(head)
     memory.rm("/archive/traces/git.jsonl.zst")
-    assert source_of(FILES[0]).sha256 == path.sha256()
+    assert source_of(FILES[0]).digest == path.digest()
 
 
 def test_a_file_that_goes_away_or_got_shorter_ends_the_run(memory):

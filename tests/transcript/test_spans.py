@@ -46,7 +46,7 @@ def test_parts_have_every_line_once_and_whole_recordings(
     digests: Digests = {}
     list(read_lines(path, digests=digests))
     for span in spans:
-        assert span.sha256 == digests.get((path, span.size))
+        assert span.digest == digests.get((path, span.size))
     assert sum(span.share for span in spans) == pytest.approx(1)
 
 

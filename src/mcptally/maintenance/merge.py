@@ -138,7 +138,7 @@ def _require_same_files(manifests: Sequence[Mapping[str, Any]]) -> None:
     digests: dict[str, str] = {}
     for manifest in manifests:
         for source in manifest["archive"]:
-            if digests.setdefault(source.file, source.sha256) != source.sha256:
+            if digests.setdefault(source.file, source.digest) != source.digest:
                 raise UsageError(
                     f"{source.file}: means different files in these stores; score the archives "
                     "together"
@@ -151,22 +151,22 @@ def _without_copies(earlier: EarlierStores) -> tuple[EarlierStores, int]:
     A recording whose files differ between stores is scored again from all of these files; if one of
     them is unavailable, the first store's rows are kept.
     """
-    digests = {name: source.sha256 for name, source in earlier.sources.items()}
+    digests = {name: source.digest for name, source in earlier.sources.items()}
     places = earlier.places.all().with_columns(
-        sha256=RecordingPlaces.file.col.replace_strict(
+        digest=RecordingPlaces.file.col.replace_strict(
             digests, default=None, return_dtype=pl.String
         )
     )
     shared = (
         places.group_by("recording", "store")
-        .agg(pl.col("sha256").unique().sort(), RecordingPlaces.file.col.unique())
+        .agg(pl.col("digest").unique().sort(), RecordingPlaces.file.col.unique())
         .sort("recording", "store")
         .filter(pl.len().over("recording") > 1)
         .collect()
     )
     later: dict[int, list[str]] = {}
     for (recording,), rows in shared.group_by("recording", maintain_order=True):
-        copies = rows.get_column("sha256").to_list()
+        copies = rows.get_column("digest").to_list()
         files = set(rows.explode("file", empty_as_null=False).get_column(RecordingPlaces.file.name))
         if any(each != copies[0] for each in copies):
             if not files & earlier.unavailable:

@@ -228,7 +228,7 @@ class _Collector:
     def file(self, number: int, path: Path, span: Span | None) -> None:
         """Read a file, or a span of it, and add its events and findings."""
         if span is not None:
-            self.digests[path, span.size] = span.sha256
+            self.digests[path, span.size] = span.digest
         good = noise = 0
         bad: Counter[str] = Counter()
         tally = ReadTally()

@@ -108,7 +108,7 @@ def damaged(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
     return sorted(
         name
         for name, part in manifest["parts"].items()
-        if not _has_digest(folder / name, part["sha256"])
+        if not _has_digest(folder / name, part["digest"])
     )
 
 
@@ -131,9 +131,9 @@ def refuse_damaged(names: Iterable[str]) -> None:
             )
 
 
-def _has_digest(path: Path, sha256: str) -> bool:
+def _has_digest(path: Path, digest: str) -> bool:
     try:
-        return digest_of(path) == sha256
+        return digest_of(path) == digest
     except OSError:
         return False
 
@@ -146,6 +146,6 @@ def is_same(file: str | Path, source: SourceFile) -> bool:
         size, *stat = identity_of(file)
         if size != source.size:
             return False
-        return tuple(stat) == source.stat or digest_of(path_of(file)) == source.sha256
+        return tuple(stat) == source.stat or digest_of(path_of(file)) == source.digest
     except (OSError, UnreadableError):
         return False

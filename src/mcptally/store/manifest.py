@@ -28,7 +28,7 @@ from mcptally.store.source_files import SourceFile
 from mcptally.tables.all_tables import TABLES
 from mcptally.transcript.remote import how_to_copy, url_of_path
 
-STORE_FORMAT: Final = 4
+STORE_FORMAT: Final = 5
 """Version of the store's layout. A store in another version's layout is rebuilt, not migrated."""
 
 MANIFEST: Final = "store.json"

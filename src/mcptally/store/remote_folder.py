@@ -1,12 +1,12 @@
 """Lists, uploads, downloads and removes the files in a folder at a URL."""
 
 import datetime
-import hashlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from mcptally.transcript.digest import new_digest
 from mcptally.transcript.remote import changed_at, is_s3, reaching, resolve
 
 
@@ -35,7 +35,7 @@ def upload(folder: Path, url: str, parts: Sequence[str]) -> None:
 
 
 def version(url: str, name: str) -> str | None:
-    """Return the version of the file `name` under a URL: its ETag on S3, else its SHA-256.
+    """Return the version of the file `name` under a URL: its ETag on S3, else its digest.
 
     The version of a missing file is None.
 
@@ -48,7 +48,7 @@ def version(url: str, name: str) -> str | None:
         try:
             if is_s3(url):
                 return str(system.info(f"{path}/{name}")["ETag"])
-            return hashlib.sha256(system.cat_file(f"{path}/{name}")).hexdigest()
+            return new_digest(system.cat_file(f"{path}/{name}")).hexdigest()
         except FileNotFoundError:
             return None
 

@@ -1,6 +1,5 @@
 """Describes an archive's files as a store records them: size, digest and state when read."""
 
-import hashlib
 import os
 import time
 from collections.abc import Collection
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import msgspec
 
+from mcptally.transcript.digest import new_digest
 from mcptally.transcript.remote import is_remote
 from mcptally.transcript.unread import Unread, UnreadFile, summarize
 
@@ -29,7 +29,7 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
 
     file: str
     size: int
-    sha256: str
+    digest: str
     stat: tuple[int, ...] | None = None
     """`mtime_ns`, `ctime_ns` and inode of the file, which change with its content. None if a later
     change might leave them the same."""
@@ -50,18 +50,21 @@ class SourceFile(msgspec.Struct, frozen=True, gc=False):
         return msgspec.structs.replace(
             other,
             stat=self.stat if self.stat == other.stat else None,
-            whole=self.whole and other.whole and self.sha256 == other.sha256,
+            whole=self.whole and other.whole and self.digest == other.digest,
             unread=self.unread + other.unread,
             fault=self.fault or other.fault,
         )
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the digest of a file in hex."""
     if is_remote(path):  # a remote file's digest was computed while the file was read
-        return path.sha256()
+        return path.digest()
+    digest = new_digest()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def unread_of(sources: Collection[SourceFile]) -> Unread | None:
@@ -106,14 +109,14 @@ def source_of(
         digests: digests computed while files were read; a file without a digest is read again.
     """
     now = file_state(path)
-    sha256 = (digests or {}).get((path, now.identity[0]))
-    if sha256 is None:
+    digest = (digests or {}).get((path, now.identity[0]))
+    if digest is None:
         try:
-            sha256 = digest_of(path)
+            digest = digest_of(path)
         except OSError:  # a finding reports the error
             return SourceFile(str(path), 0, "", whole=False)
         now = file_state(path)
     whole = before is None or before.identity == now.identity
     is_stable = before is not None and before.stable and whole
     size, *stat = now.identity
-    return SourceFile(str(path), size, sha256, tuple(stat) if is_stable else None, whole)
+    return SourceFile(str(path), size, digest, tuple(stat) if is_stable else None, whole)

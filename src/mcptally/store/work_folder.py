@@ -210,7 +210,7 @@ def publish(
         target = folder / f"{name.removesuffix('.parquet')}-{run}.parquet"
         new[target.relative_to(folder).as_posix()] = {
             "bytes": path.stat().st_size,
-            "sha256": digest_of(path),
+            "digest": digest_of(path),
         }
         target.parent.mkdir(parents=True, exist_ok=True)
         sync(path)

@@ -7,7 +7,6 @@ size that they had when they were opened. Lines longer than `MAX_LINE`, and data
 
 import functools
 import gzip
-import hashlib
 import io
 import os
 import re
@@ -21,6 +20,7 @@ import msgspec
 import zstandard
 
 from mcptally.errors import UnreadableError
+from mcptally.transcript.digest import new_digest
 from mcptally.transcript.discover import describe_error
 from mcptally.transcript.remote import is_remote
 
@@ -76,7 +76,7 @@ class DecompressionBudget(msgspec.Struct):
 
 
 Digests = dict[tuple[Path, int], str]
-"""Maps local files that were read completely, with their sizes, to SHA-256 digests in hex."""
+"""Maps local files that were read completely, with their sizes, to their digests in hex."""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ class Span(msgspec.Struct, frozen=True):
     """Number of the first line, counted from 1."""
     size: int
     """Size of the whole file in bytes."""
-    sha256: str
+    digest: str
     """Digest of the whole file."""
 
     @property
@@ -118,8 +118,8 @@ class _FileAtOpen(io.FileIO):
         self.start = span.start if span else 0
         self.size = min(about.st_size, span.end) if span else about.st_size
         self._path = path
-        self._digests = digests
-        self._digest = hashlib.sha256()
+        self._digests = {} if digests is None else digests
+        self._digest = None if digests is None else new_digest()
         self._digested = 0
         if not stat.S_ISREG(about.st_mode):
             self.close()
@@ -129,7 +129,7 @@ class _FileAtOpen(io.FileIO):
         at = self.tell()
         view = memoryview(buffer)[: max(self.size - at, 0)]
         count = super().readinto(view) or 0
-        if self._digests is not None and at == self._digested < self.size:
+        if self._digest is not None and at == self._digested < self.size:
             self._digest.update(view[:count])
             self._digested += count
             if self._digested == self.size:

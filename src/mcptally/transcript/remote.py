@@ -7,7 +7,6 @@ the network.
 
 import contextlib
 import functools
-import hashlib
 import io
 import os
 import re
@@ -17,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final, TypeGuard, cast
 
 from mcptally.errors import McptallyError, UnreachableError, UnreadableError, UsageError
+from mcptally.transcript.digest import new_digest
 from mcptally.transcript.format import SUFFIXES
 
 BLOCK: Final = 4 << 20
@@ -167,8 +167,8 @@ class RemoteFile:
         """Return a buffered stream of the file's bytes, which raises the same errors as `raw`."""
         return cast("BinaryIO", io.BufferedReader(self.raw(), BLOCK))
 
-    def sha256(self) -> str:
-        """Return the SHA-256 in hex; the file is read unless it was already read to its end."""
+    def digest(self) -> str:
+        """Return the digest in hex; the file is read unless it was already read to its end."""
         if self._read is None:
             with self.open() as file:
                 while file.read(BLOCK):
@@ -193,7 +193,7 @@ class _Stream(io.RawIOBase):
         super().__init__()
         self.file = file
         self.size = file.size
-        self._digest = hashlib.sha256()
+        self._digest = new_digest()
         self._digested = 0
         with reaching(file.url):
             system, path = resolve(file.url)
@@ -267,7 +267,7 @@ def discover(url: str) -> list[Path]:
 
 def _listed(url: str, about: dict[str, Any]) -> RemoteFile:
     version = str(about.get("ETag") or about.get("etag") or "")
-    number = int.from_bytes(hashlib.sha256(version.encode()).digest()[:6]) if version else 0
+    number = int.from_bytes(new_digest(version.encode()).digest()[:6]) if version else 0
     return RemoteFile(url, int(about["size"] or 0), (int(changed_at(about) * 1e9), number))
 
 

@@ -48,8 +48,8 @@ def spans_of(path: Path, target: int) -> list[Span]:
                 before = recording
             start = end
         size += len(run.data)
-    sha256 = digests.get((path, size))
-    if sha256 is None:  # the file is still being written
+    digest = digests.get((path, size))
+    if digest is None:  # the file is still being written
         return []
     chosen, goal = [places[0]], target
     for place in sorted({*range(1, len(places))} - overlapped):
@@ -59,6 +59,6 @@ def spans_of(path: Path, target: int) -> list[Span]:
                 goal += target
     ends = [offset for offset, _ in chosen[1:]] + [size]
     return [
-        Span(offset, end, line, size, sha256)
+        Span(offset, end, line, size, digest)
         for (offset, line), end in zip(chosen, ends, strict=True)
     ]

@@ -131,7 +131,7 @@ def finish(
         if changed := [
             now.file
             for now, before in zip(saved.report.sources, report.sources, strict=True)
-            if now.sha256 != before.sha256
+            if now.digest != before.digest
         ]:
             raise UnreadableError(
                 f"{changed[0]}: changed while it was scored, and the worker that had read it is "
