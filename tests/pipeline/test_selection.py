@@ -155,6 +155,30 @@ def test_rows_of_another_selection_are_not_reused(archive: Path, tmp_path: Path)
     assert len(kept(store)) == 7
 
 
+def test_evidence_from_calls_that_are_left_out_follows_changes_of_their_files(tmp_path: Path):
+    def listed(kind: str) -> list[dict[str, Any]]:
+        tool = {"name": "x", "inputSchema": {"properties": {"q": {"type": kind}}}}
+        messages = [request(1, "tools/list"), result(1, tools=[tool]), call(2, "y"), text(2)]
+        return [opened("b"), *exchange(*messages, recording="b")]
+
+    def states() -> tuple[list[str], int]:
+        score([*tmp_path.glob("*.jsonl")], out=tmp_path / "store", tools=["x"])
+        store = mt.open_store(tmp_path / "store")
+        state = store.sql("SELECT input_schema_state FROM calls ORDER BY recording").fetchall()
+        return [name for (name,) in state], store.sql("FROM tools").pl().height
+
+    write(tmp_path / "a.jsonl", [opened("a"), *exchange(call(1, "x", q=5), text(1), recording="a")])
+    write(tmp_path / "b.jsonl", listed("string"))
+    assert states() == (["invalid"], 1)
+    other = exchange(call(1, "x", q=5), text(1), recording="c")
+    write(tmp_path / "c.jsonl", [opened("c", server="other"), *other])
+    assert states() == (["invalid", "none"], 1)
+    write(tmp_path / "b.jsonl", listed("integer"))
+    assert states() == (["valid", "none"], 1)
+    (tmp_path / "b.jsonl").unlink()
+    assert states() == (["none", "none"], 0)
+
+
 def test_the_open_events_in_payloads_name_no_server(tmp_path: Path):
     fake = {"event": "open", "server": "git"}
     events = [*recording("t", "time", [(1, "now")]), c2s(9, call(9, "now", at=fake), "t") | at(2)]
