@@ -387,6 +387,14 @@ def test_the_cache_of_a_folder_that_contains_it_is_no_input(home):
 
 
 @pytest.mark.slow
+def test_a_folder_named_relative_to_the_root_and_absolutely_is_read_once(home, monkeypatch):
+    session(home / "a.jsonl", True)
+    monkeypatch.chdir("/")
+    relative = Path(str(home).removeprefix("/"))
+    assert overview([relative, home]).answer["transcripts"] == 1
+
+
+@pytest.mark.slow
 def test_a_second_run_on_the_same_paths_waits_for_the_first_and_uses_its_result(tmp_path):
     traces = tmp_path / "a.jsonl"
     session(traces, True, False)

@@ -110,7 +110,7 @@ def _files(
 ) -> Iterable[tuple[str, bool]]:
     """Yield the name of each file once, with True if a path or a pattern in `paths` names it."""
     seen: set[str] = set()
-    here, cached = f"{Path.cwd()}{os.sep}", f"{cache}{os.sep}"
+    here, cached = str(Path.cwd() / "_")[:-1], f"{cache}{os.sep}"
     for path in paths:
         for root in [path] if _exists(path) else sorted(pattern_matches(path)):
             is_named = not root.is_dir()
