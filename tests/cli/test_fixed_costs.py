@@ -84,7 +84,7 @@ COMMANDS = {
     "rules": Most({"msgspec", "tomllib"}, 13),
     "query STORE select_1": Most(QUERY, 86, statements=18),
     "query STORE timeline": Most(QUERY, 86, statements=29),
-    "report STORE -o PAGE": Most(QUERY | {"polars", "pyarrow.compute", "numpy.ma"}, 130),
+    "report STORE -o PAGE": Most(QUERY | {"polars", "pyarrow.compute", "numpy.ma"}, 131),
     # With nothing new:
     "score ARCHIVE -o STORE": Most(SCORE, 200),
     "query STORE tool_scores": Most(QUERY, 86, statements=29),

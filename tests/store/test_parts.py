@@ -4,6 +4,7 @@ import random
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -36,6 +37,16 @@ def test_texts_in_lists_are_written_once(tmp_path: Path):
     [column] = (column for column in columns if column.path_in_schema == "evidence.list.element")
     assert column.total_uncompressed_size < ROW_GROUP
     assert pl.read_parquet(path, columns=["evidence"]).equals(frame[["evidence"]])
+
+
+def test_lists_without_elements_are_written_if_polars_leaves_offsets_in_them(tmp_path: Path):
+    calls = pl.DataFrame({"call_id": ["a", "b"], "evidence": [["x" * 20] * 5, []]})
+    frame = calls[1:].with_columns(pl.col("evidence").list.drop_nulls())
+    with pytest.raises(pa.ArrowInvalid):
+        frame.to_arrow(compat_level=pl.CompatLevel.newest())
+    write_part(tmp_path, Calls, "part", frame)
+    written = pl.read_parquet(tmp_path / Calls.name / "part.parquet")
+    assert written.get_column("evidence").to_list() == [[]]
 
 
 @pytest.mark.slow

@@ -88,13 +88,10 @@ class PartWriter:
         is_sorted = order.is_sorted()
         # Write one row group at a time: sorting and converting the whole frame would copy it twice.
         for start in range(0, max(1, data.height), ROW_GROUP):
-            rows, taken = data.slice(start, ROW_GROUP), order.slice(start, ROW_GROUP)
+            rows = data.slice(start, ROW_GROUP)
             if not is_sorted:
-                rows = data[taken]
-            else:
-                # Build new lists: if all are empty, polars may leave offsets beyond the end of the
-                # elements, which pyarrow rejects.
-                rows = rows.with_columns(each[taken] for each in data if each.dtype == pl.List)
+                rows = data[order.slice(start, ROW_GROUP)]
+            rows = _with_new_empty_lists(rows)
             arrow = rows.to_arrow(compat_level=pl.CompatLevel.newest())
             self._writer(table, arrow.schema, data.height).write_table(arrow)
             release_memory()
@@ -111,6 +108,23 @@ class PartWriter:
             writer = pq.ParquetWriter(target, table.described(schema), **options)
             self.writers[table.name] = self.files.enter_context(contextlib.closing(writer))
         return writer
+
+
+def _with_new_empty_lists(rows: pl.DataFrame) -> pl.DataFrame:
+    """Build columns anew whose lists are all empty.
+
+    polars may leave offsets in them beyond the end of the elements, which pyarrow rejects.
+    """
+    lists = [name for name, dtype in rows.schema.items() if dtype == pl.List]
+    if not lists:
+        return rows
+    sizes = rows.select(pl.col(lists).list.len().sum()).row(0, named=True)
+    new = {name: pl.lit([], rows.schema[name]) for name in lists if not sizes[name]}
+    if not new:
+        return rows
+    return rows.with_columns(
+        pl.when(pl.col(name).is_not_null()).then(none).alias(name) for name, none in new.items()
+    )
 
 
 def _order(table: type[Table], data: pl.DataFrame) -> pl.Series:

@@ -34,6 +34,8 @@ def matches(text: pl.Expr, pattern: str) -> pl.Expr:
     """
 
     def search(texts: pl.Series) -> pl.Series:
+        if not texts.null_count():
+            return series_from_arrow(pc.match_substring_regex(texts.to_arrow(), pattern))
         known = texts.drop_nulls()  # pyarrow would search null texts as well
         found = series_from_arrow(pc.match_substring_regex(known.to_arrow(), pattern))
         every = pl.Series([None], dtype=pl.Boolean).new_from_index(0, len(texts))
