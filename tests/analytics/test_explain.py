@@ -103,7 +103,7 @@ def test_a_call_that_a_crash_left_unanswered_shows_why(tmp_path: Path, failure, 
     unanswered, worked = ids(store)
     shown = str(store.show(unanswered))
     assert f"  reason server_crash, {fault}" in shown
-    assert "  last on stderr: API_KEY is not set\n" in shown
+    assert "  last words: API_KEY is not set\n" in shown
     assert store.show(worked).crash is None
 
 

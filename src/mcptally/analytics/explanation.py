@@ -301,7 +301,7 @@ def _verdict(found: Explanation) -> Iterator[str]:
         whose = f": the server's start failed ({failure.replace('_', ' ')}: {why})"
     yield f"  reason {call['reason']}, fault: {fault}{whose}"
     if found.crash and found.crash["last_words"]:
-        yield f"  last on stderr: {found.crash['last_words']}"
+        yield f"  last words: {found.crash['last_words']}"
     yield f"  retryable: {call['retryable'] or 'unknown'}"
     if call["certainty"] is not None:
         alone = ", from this call alone" if found.problem else ""

@@ -11,7 +11,7 @@
 -- many affected calls as the first; `unlisted_calls` have other names. `symptoms` are what an
 -- outage's texts report, and `other_symptoms` whether some report something else. `call_id` is
 -- the first call with the most frequent combination of tool, message and arguments. `exception` is what the
--- server wrote to stderr while it answered that call with `message`, or when it crashed.
+-- server wrote to stderr while it answered that call with `message`, or its last words when it crashed.
 WITH used AS MATERIALIZED (FROM _tool_sessions),
 attributed AS MATERIALIZED (FROM _failure_kinds('used')),
 tool_counts AS MATERIALIZED (
