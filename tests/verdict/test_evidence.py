@@ -133,6 +133,10 @@ FAULTS = {
         ["caller", "caller"],
     ),
     "another file is missing": (missing_file(DENIED, *OTHER_FILE), ["tool", "caller"]),
+    "another object is missing": (
+        missing_file(DENIED, error="Sheet Nope not found"),
+        ["tool", "caller"],
+    ),
     "a file was missing before": (missing_file(MISSING, error=DENIED), ["caller", "tool"]),
     "the host starts the server as a user without rights": (
         missing_file(DENIED, program="/usr/bin/sudo"),
