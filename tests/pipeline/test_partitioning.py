@@ -22,7 +22,7 @@ from mcptally.store.manifest import SUMMARIES, read_manifest
 from mcptally.tables.all_tables import TABLES
 from tests.pipeline.golden import TRACES
 from tests.stored_tables import PLACES, assert_equal, assert_same, in_order, tables
-from tests.transcripts import lines_of
+from tests.transcripts import c2s, lines_of, opened, request, result, s2c, write
 
 pytestmark = pytest.mark.slow
 
@@ -124,6 +124,22 @@ def test_neither_partitions_nor_a_copy_of_a_file_change_the_tables(
     for found in (again, whole):
         found["recordings"] = found["recordings"].drop("findings")
     assert_equal(again, whole)
+
+
+def test_times_of_a_call_alone_are_the_same_as_beside_others(tmp_path: Path):
+    later = {"ts_ns": 1_700_000_002_138_098_006}
+    for name in ("a", "b"):
+        start, asked, answered = opened(name), c2s(0, request(1, "initialize"), name), result(1)
+        write(
+            tmp_path / f"{name}.jsonl", [start, asked | {"seq": 1}, s2c(2, answered, name) | later]
+        )
+    times = []
+    for names in ("a", "ab"):
+        store = tmp_path / f"store-{names}"
+        mt.score([tmp_path / f"{name}.jsonl" for name in names], out=store)
+        read = "SELECT latency_ms, ready_ms FROM calls JOIN recordings USING (recording)"
+        times.append(mt.open_store(store).sql(f"{read} WHERE recording = 'a'").fetchall())
+    assert times[0] == times[1]
 
 
 def test_the_size_of_a_compressed_transcript_is_estimated_from_its_beginning(tmp_path: Path):

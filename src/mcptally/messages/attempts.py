@@ -14,7 +14,7 @@ import polars as pl
 
 from mcptally.messages.tasks import ABOUT_TASK
 from mcptally.tables.arrow import indices, series_from_numpy
-from mcptally.tables.calls import Calls
+from mcptally.tables.calls import MS_PER_NS, Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.outcomes import UNSUCCESSFUL
 from mcptally.tables.queries import run_query
@@ -107,7 +107,8 @@ def _as_operations(calls: pl.DataFrame, legs: pl.DataFrame) -> pl.DataFrame:
     root, _ = _resolve(calls.height, legs)
     leg, previous = legs.get_column(_Links.i.name), legs.get_column(_Links.previous.name)
     waited = calls.select(
-        (GatheredCalls.ts_ns.col.gather(leg) - GatheredCalls.reply_ns.col.gather(previous)) / 1e6
+        (GatheredCalls.ts_ns.col.gather(leg) - GatheredCalls.reply_ns.col.gather(previous))
+        * MS_PER_NS
     ).to_series()
     between = pl.Series([None], dtype=pl.Float64).new_from_index(0, calls.height)
     calls = calls.with_columns(

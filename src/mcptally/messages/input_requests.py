@@ -14,7 +14,7 @@ import polars as pl
 
 from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.event_tables import RequestParams
-from mcptally.tables.calls import Calls
+from mcptally.tables.calls import MS_PER_NS, Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.input_requests import InputRequests
 from mcptally.tables.joins import left_join_columns
@@ -78,7 +78,7 @@ def add_waiting(calls: pl.DataFrame, asks: pl.DataFrame) -> pl.DataFrame:
     waits = served.group_by(Calls.call_id.name).agg(
         # Sum integers: a sum of floats would depend on the order of addition, which varies between
         # threads.
-        (_Open.waited_ns.col.sum() / 1e6).alias(_Served.waiting_ms.name)
+        (_Open.waited_ns.col.sum() * MS_PER_NS).alias(_Served.waiting_ms.name)
     )
     modes = served.select(
         _Open.asking.col.alias(Calls.call_id.name),

@@ -19,6 +19,7 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import HttpEvents, RawFrames, Replies, RequestParams
 from mcptally.messages.sessions import HTTP_FALLBACK, Conversation
 from mcptally.tables.arrow import indices, series_from_numpy
+from mcptally.tables.calls import MS_PER_NS
 from mcptally.tables.formatting import formatted
 from mcptally.tables.ids import call_ids
 from mcptally.tables.joins import left_join_columns
@@ -272,7 +273,7 @@ def _add_replies(calls: pl.DataFrame, events: Events) -> pl.DataFrame:
     return _add_draft_tasks(calls).with_columns(
         # The time is 0 in imported events if their source had no times.
         latency_ms=pl.when(PairedCalls.ts_ns.col > 0).then(
-            (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) / 1e6
+            (PairedCalls.reply_ns.col - PairedCalls.ts_ns.col) * MS_PER_NS
         ),
         request_bytes=PairedCalls.bytes.col,
     )
@@ -438,7 +439,7 @@ def _add_notifications(calls: pl.DataFrame, messages: pl.DataFrame, events: Even
     calls = left_join_columns(left_join_columns(calls, cancelled, "call_id"), progress, "call_id")
     return calls.with_columns(
         PairedCalls.progress_count.col.fill_null(0),
-        first_progress_ms=(PairedCalls.progress_ns.col - PairedCalls.ts_ns.col) / 1e6,
+        first_progress_ms=(PairedCalls.progress_ns.col - PairedCalls.ts_ns.col) * MS_PER_NS,
     )
 
 

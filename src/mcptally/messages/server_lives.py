@@ -11,7 +11,7 @@ from mcptally.messages.call_tables import PairedCalls
 from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import Closes, Event, Opens, RawFrames, StderrEvents
 from mcptally.tables.arrow import matches
-from mcptally.tables.calls import Calls
+from mcptally.tables.calls import MS_PER_NS, Calls
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.tables.recordings import Recordings
@@ -258,7 +258,9 @@ def server_lives(events: Events, calls: pl.DataFrame) -> pl.DataFrame:
     return lives.select(
         Event.recording.col,
         start,
-        ((_Ends.answered_ns.col - _Ends.opened_ns.col) / 1e6).alias(ServerLives.ready_ms.name),
+        ((_Ends.answered_ns.col - _Ends.opened_ns.col) * MS_PER_NS).alias(
+            ServerLives.ready_ms.name
+        ),
         crash.alias(ServerLives.crash.name),
         ended_by.alias(ServerLives.ended_by.name),
         pl.when(says_why).then(words).alias(ServerLives.last_words.name),

@@ -20,6 +20,7 @@ from mcptally.messages.decode import Events
 from mcptally.messages.event_tables import RequestParams
 from mcptally.messages.struct_columns import frame_of, scalar_columns
 from mcptally.tables.arrow import indices
+from mcptally.tables.calls import MS_PER_NS
 from mcptally.tables.declaration import Column, StageTable
 from mcptally.tables.queries import run_query
 from mcptally.transcript.events import ABSENT, ERROR_DECODER, Error, LenientDecoder
@@ -299,7 +300,7 @@ def _columns_of_ends(ends: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
         reply=pl.when(ended).then("pos"),
         reply_ns=pl.when(ended).then("ns"),
         latency_ms=pl.when(ended & (_Ends.asked.col > 0)).then(
-            (_Reports.ns.col - _Ends.asked.col) / 1e6
+            (_Reports.ns.col - _Ends.asked.col) * MS_PER_NS
         ),
         cancelled_ns=pl.when("cancelled").then("ns").otherwise("poll_cancelled_ns"),
         cancel_reason=pl.when("cancelled").then("note").otherwise("poll_cancel_reason"),

@@ -1,10 +1,15 @@
 """Declares the table `calls`."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from mcptally.tables.column_types import BOOLEAN, FLOAT64, INT64, STRING, TIME, UINT32, list_of
 from mcptally.tables.declaration import Column, Table
 from mcptally.tables.outcomes import FAULTS, OUTCOMES, Verdict
+
+MS_PER_NS: Final = 1e-6
+"""Milliseconds per nanosecond. Columns are not divided by 1e6, because polars divides a single row,
+but multiplies several rows by 1e-6, and the last digits may differ."""
 
 
 def _one_of(values: Iterable[str]) -> str:
