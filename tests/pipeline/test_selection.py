@@ -155,28 +155,52 @@ def test_rows_of_another_selection_are_not_reused(archive: Path, tmp_path: Path)
     assert len(kept(store)) == 7
 
 
-def test_evidence_from_calls_that_are_left_out_follows_changes_of_their_files(tmp_path: Path):
-    def listed(kind: str) -> list[dict[str, Any]]:
-        tool = {"name": "x", "inputSchema": {"properties": {"q": {"type": kind}}}}
-        messages = [request(1, "tools/list"), result(1, tools=[tool]), call(2, "y"), text(2)]
-        return [opened("b"), *exchange(*messages, recording="b")]
+def calls_x(name: str, server: str) -> list[dict[str, Any]]:
+    messages = exchange(call(1, "x", q=5), text(1), recording=name)
+    return [opened(name, server=server), *messages]
 
+
+def lists_x(kind: str) -> list[dict[str, Any]]:
+    """Return a recording that lists the tool `x`, which has one argument, but does not call it."""
+    tool = {"name": "x", "inputSchema": {"properties": {"q": {"type": kind}}}}
+    messages = [request(1, "tools/list"), result(1, tools=[tool]), call(2, "y"), text(2)]
+    return [opened("b"), *exchange(*messages, recording="b")]
+
+
+def schema_states(store: Path) -> tuple[list[str], int]:
+    """Return whether each call's arguments are valid, and the number of tool definitions."""
+    opened_store = mt.open_store(store)
+    states = opened_store.sql("SELECT input_schema_state FROM calls ORDER BY recording").fetchall()
+    return [state for (state,) in states], opened_store.sql("FROM tools").pl().height
+
+
+def test_evidence_from_calls_that_are_left_out_follows_changes_of_their_files(tmp_path: Path):
     def states() -> tuple[list[str], int]:
         score([*tmp_path.glob("*.jsonl")], out=tmp_path / "store", tools=["x"])
-        store = mt.open_store(tmp_path / "store")
-        state = store.sql("SELECT input_schema_state FROM calls ORDER BY recording").fetchall()
-        return [name for (name,) in state], store.sql("FROM tools").pl().height
+        return schema_states(tmp_path / "store")
 
-    write(tmp_path / "a.jsonl", [opened("a"), *exchange(call(1, "x", q=5), text(1), recording="a")])
-    write(tmp_path / "b.jsonl", listed("string"))
+    write(tmp_path / "a.jsonl", calls_x("a", "demo"))
+    write(tmp_path / "b.jsonl", lists_x("string"))
     assert states() == (["invalid"], 1)
-    other = exchange(call(1, "x", q=5), text(1), recording="c")
-    write(tmp_path / "c.jsonl", [opened("c", server="other"), *other])
+    write(tmp_path / "c.jsonl", calls_x("c", "other"))
     assert states() == (["invalid", "none"], 1)
-    write(tmp_path / "b.jsonl", listed("integer"))
+    write(tmp_path / "b.jsonl", lists_x("integer"))
     assert states() == (["valid", "none"], 1)
     (tmp_path / "b.jsonl").unlink()
     assert states() == (["none", "none"], 0)
+
+
+def test_calls_that_are_left_out_of_merged_stores_are_evidence(tmp_path: Path):
+    files = [
+        write(tmp_path / "a.jsonl", calls_x("a", "demo")),
+        write(tmp_path / "b.jsonl", lists_x("string")),
+        write(tmp_path / "c.jsonl", calls_x("c", "other")),
+    ]
+    stores = [tmp_path / "1", tmp_path / "2"]
+    score(files[:1], out=stores[0], tools=["x"])
+    score(files[1:], out=stores[1], tools=["x"])
+    mt.merge_stores(stores, out=tmp_path / "both")
+    assert schema_states(tmp_path / "both") == (["invalid", "none"], 1)
 
 
 def test_the_open_events_in_payloads_name_no_server(tmp_path: Path):

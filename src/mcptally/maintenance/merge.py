@@ -112,15 +112,17 @@ def merge_stores(
         earlier = msgspec.structs.replace(earlier, unavailable=frozenset(unavailable))
         earlier, twice = _without_copies(earlier)
         files = [name for name in earlier.sources if name not in earlier.unavailable]
+        selection = Selection.from_manifest(manifests[0])
         settings = Settings(
             target,
             work,
             judging,
             made.payloads,
             default_partition_bytes(engine.jobs),
-            Selection.from_manifest(manifests[0]),
+            selection,
         )
-        built = build(settings, files, engine, earlier.without_changed(files))
+        anew = selection.leaves_out_evidence and not unavailable
+        built = build(settings, files, engine, None if anew else earlier.without_changed(files))
         summary = publish(settings, built, made)
     return Merged(
         target,

@@ -208,9 +208,7 @@ def score(
             _refresh_views(store)  # the store may have been moved
             summary = _unchanged(store, earlier)
         else:
-            if earlier is not None and (selection.tools or selection.since or selection.until):
-                # Calls that are left out are evidence, but the store may not list their recordings,
-                # so the evidence from a changed file could not be replaced.
+            if earlier is not None and selection.leaves_out_evidence:
                 earlier, blocker = None, "rows of a selection of tools or time are not reused"
             built = build(settings, files, workers, earlier, skipped=skipped)
             summary = publish(settings, built, made)

@@ -85,6 +85,14 @@ class Selection(msgspec.Struct, frozen=True):
         """Return whether the selection excludes anything."""
         return self != Selection()
 
+    @property
+    def leaves_out_evidence(self) -> bool:
+        """Whether a store may lack recordings of its servers: those without a selected call.
+
+        Their calls are evidence all the same, which can only be replaced by reading all files.
+        """
+        return bool(self.tools or self.since or self.until)
+
     def in_words(self) -> str:
         """Describe the selection, for example as `server git, since 2026-11-21 00:00 UTC`."""
         parts = [f"server {', '.join(self.servers)}"] if self.servers else []
