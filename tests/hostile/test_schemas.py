@@ -43,6 +43,7 @@ def ladder(rungs: int, keyword: str, bottom: Any) -> dict[str, Any]:
     return {"$defs": steps | {f"d{rungs}": bottom}, "$ref": "#/$defs/d0"}
 
 
+NOWHERE = {"properties": {"x": {"$ref": "#/no"}}}
 CHEST = {"properties": {"a": {}}, "unevaluatedProperties": False}
 TREE = {
     "$defs": {
@@ -56,8 +57,10 @@ TREE = {
 
 BOMBS: dict[str, tuple[Any, Any, str]] = {
     "a pattern of nested stars": ({"pattern": "^(a+)+$"}, "a" * 50_000 + "!", "invalid"),
-    "a pattern for the reference engine": (
-        {"pattern": "^(a+)+$", "properties": {"x": {"$ref": "#/no"}}}, "a" * 60 + "!", "invalid"),
+    "a pattern for jsonschema": (NOWHERE | {"pattern": "^(a+)+$"}, "a" * 60 + "!", "invalid"),
+    "a pattern beside $schema, for jsonschema": (
+        NOWHERE | {"not": {"$schema": "http://json-schema.org/schema", "pattern": "^(a+)+$"}},
+        "a" * 20 + "!", "unusable_schema"),
     "a pattern that looks behind itself": (
         {"pattern": r"^(a|a)*\1b$"}, "a" * 5000 + "!", "invalid"),
     "a pattern that looks ahead": ({"pattern": "^(?=(a+)+$)b"}, "a" * 5000 + "!", "invalid"),
@@ -93,6 +96,7 @@ BOMBS: dict[str, tuple[Any, Any, str]] = {
     "a schema 200 deep": (nested(200, {}, lambda s: {"not": s}), 1, "unusable_schema"),
     "an enum of 100,000": ({"enum": list(range(100_000))}, -1, "invalid"),
     "items that all differ": ({"uniqueItems": True}, [{"a": n} for n in range(10_000)], "valid"),
+    "distinct items for jsonschema": (NOWHERE | {"uniqueItems": True}, [], "unusable_schema"),
     "a length beyond all numbers": ({"minLength": 10**400}, "a", "invalid"),
     "a pattern that is none": ({"pattern": "("}, "a", "valid"),
     "a schema that is text": ("x", 1, "unusable_schema"),

@@ -25,6 +25,9 @@ CLASSES: Final[Mapping[str, Any]] = {
 UNDECIDED: Final = (RecursionError, Unresolvable, UnknownType)
 """Exceptions that a jsonschema validator raises if it cannot evaluate a schema."""
 
+_UNBOUNDED: Final = ("patternProperties", "$schema", "uniqueItems", "unevaluated")
+"""Keywords with which jsonschema runs patterns with `re` or takes quadratic time."""
+
 
 def faults(name: str, schema: Any) -> list[Any]:
     """Validate a schema against its dialect's metaschema, and return jsonschema's errors.
@@ -39,15 +42,15 @@ def faults(name: str, schema: Any) -> list[Any]:
 def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
     """Return a function that finds the errors in a value, or None if jsonschema cannot be used.
 
-    jsonschema cannot be used if the schema is invalid, or if jsonschema would run its patterns with
-    `re`. The returned function may raise the exceptions in `UNDECIDED`.
+    jsonschema cannot be used if the schema is invalid, or if a word in `_UNBOUNDED` occurs. The
+    returned function may raise the exceptions in `UNDECIDED`.
     """
     cls = CLASSES[name]
     try:
         cls.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
     except (jsonschema.SchemaError, RecursionError, Unresolvable):
         return None
-    if "patternProperties" in str(schema):
+    if any(word in str(schema) for word in _UNBOUNDED):
         return None
     validator = jsonschema.validators.extend(cls, {"pattern": _pattern})(
         schema, registry=Registry()
