@@ -182,15 +182,18 @@ def test_very_long_names_are_rejected_without_comparing_them(told: dict[str, Any
     assert "may lead to over" in str(compile_validator(json.dumps({key: to, "$defs": many})))
 
 
-def test_jsonschema_examines_no_schema_longer_than_32_kib() -> None:
+def test_jsonschema_checks_4_kib_of_invalid_parts_and_validates_with_32_kib() -> None:
     def padded(schema: dict[str, Any], length: int) -> dict[str, Any]:
         return schema | {"title": "x" * (length - len(msgspec.json.encode(schema | {"title": ""})))}
 
-    faulty, dangling = {"minLength": -1, "type": "int"}, {"$ref": "#/no"}
-    for length, errors, usable in ((1 << 15, 2, True), ((1 << 15) + 1, 1, False)):
-        found = metaschema_errors(padded(faulty, length))
-        assert (len(found), "first error only" in str(found)) == (errors, not usable)
-        judge = compile_validator(json.dumps(padded(dangling, length), separators=(",", ":")))
+    faulty = {"$schema": "http://json-schema.org/draft-07/schema", "items": {"type": "int"}}
+    for length, errors in ((1 << 12, 2), ((1 << 12) + 1, 1)):
+        schema = padded(faulty | {"minLength": -1, "properties": {}}, length)
+        found = metaschema_errors(schema | {"properties": {f"p{n}": {} for n in range(1000)}})
+        assert (len(found), "first error only" in str(found)) == (errors, errors == 1)
+        assert (("/items/type", "is not a JSON type") in found) == (errors == 2)
+    for length, usable in ((1 << 15, True), ((1 << 15) + 1, False)):
+        judge = compile_validator(msgspec.json.encode(padded({"$ref": "#/no"}, length)).decode())
         assert isinstance(judge, str) is not usable
 
 

@@ -42,14 +42,10 @@ def faults(name: str, schema: Any) -> list[Any]:
 def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
     """Return a function that finds the errors in a value, or None if jsonschema cannot be used.
 
-    jsonschema cannot be used if the schema is invalid, or if a word in `_UNBOUNDED` occurs. The
-    returned function may raise the exceptions in `UNDECIDED`.
+    The schema must be valid and without `$schema`. jsonschema cannot be used if a word in
+    `_UNBOUNDED` occurs. The returned function may raise the exceptions in `UNDECIDED`.
     """
     cls = CLASSES[name]
-    try:
-        cls.check_schema(schema, format_checker=jsonschema.FormatChecker(formats=()))
-    except (jsonschema.SchemaError, RecursionError, Unresolvable):
-        return None
     if any(word in str(schema) for word in _UNBOUNDED):
         return None
     validator = jsonschema.validators.extend(cls, {"pattern": _pattern})(

@@ -17,7 +17,7 @@ from mcptally.jsonschemas.dialects import (
     ENGINES,
     UnusableSchemaError,
     dialect_of,
-    is_too_long_for_jsonschema,
+    first_fault,
     nesting_depth,
     parse_schema,
 )
@@ -28,6 +28,9 @@ UNUSABLE_SCHEMA: Final = "unusable_schema"
 
 ValidationResult = tuple[str, str | None, str | None]
 """State (`valid`, `invalid` or `unusable_schema`), message and JSON Pointer of the first error."""
+
+MAX_CHARS_FOR_JSONSCHEMA: Final = 1 << 15
+"""Maximum length of a schema with which jsonschema validates."""
 
 VALID: Final[ValidationResult] = ("valid", None, None)
 
@@ -126,7 +129,7 @@ def validator_from_engine(validator: Any, schema: Any = None) -> Validator:
 
 def _reference_judge(name: str, schema: Any) -> Validator | None:
     """Return a validator that uses jsonschema, or None if jsonschema cannot be used."""
-    if is_too_long_for_jsonschema(schema):
+    if len(msgspec.json.encode(schema)) > MAX_CHARS_FOR_JSONSCHEMA or first_fault(name, schema):
         return None
     from mcptally.jsonschemas import reference_engine  # noqa: PLC0415 - 0.1 s, seldom needed
 

@@ -20,6 +20,7 @@ BELOW_ONE: Final = (
     *("items", "additionalItems", "unevaluatedItems", "contains"),
 )
 BELOW_MAP: Final = ("properties", "patternProperties")
+MAPS: Final = frozenset((*BELOW_MAP, *IN_PLACE_MAP, "$defs", "definitions"))
 REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 """Keywords that refer to a subschema elsewhere, which then applies to the same value."""
 
@@ -40,7 +41,7 @@ def nodes_of(schema: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         yield at, node
         for key, value in node.items():
-            if key in BELOW_MAP or key in IN_PLACE_MAP or key in {"$defs", "definitions"}:
+            if key in MAPS:
                 if isinstance(value, dict):
                     todo += [(f"{at}{pointer((key, k))}", v) for k, v in value.items()]
             elif key in IN_PLACE or key in {"prefixItems", "items"}:
