@@ -45,12 +45,10 @@ def error_finder(name: str, schema: Any) -> Callable[[Any], list[Any]] | None:
     The schema must be valid and without `$schema`. jsonschema cannot be used if a word in
     `_UNBOUNDED` occurs. The returned function may raise the exceptions in `UNDECIDED`.
     """
-    cls = CLASSES[name]
     if any(word in str(schema) for word in _UNBOUNDED):
         return None
-    validator = jsonschema.validators.extend(cls, {"pattern": _pattern})(
-        schema, registry=Registry()
-    )
+    cls = jsonschema.validators.extend(CLASSES[name], {"pattern": _pattern})
+    validator = cls(schema, registry=Registry())
     return lambda value: list(validator.iter_errors(value))
 
 
