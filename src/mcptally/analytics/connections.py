@@ -108,7 +108,7 @@ class Connections:
         """
         return self._opened(filters, tables).connection
 
-    def _opened(self, filters: frozenset[str], tables: frozenset[str]) -> "_Opened":
+    def _opened(self, filters: frozenset[str], tables: frozenset[str]) -> _Opened:
         with self._lock:
             files = self.files(tables)
             key = (filters, tables)
@@ -118,7 +118,7 @@ class Connections:
 
     def _connect(
         self, files: LiveFiles, filters: frozenset[str], tables: frozenset[str]
-    ) -> "_Opened":
+    ) -> _Opened:
         connection = views.connect(self.memory)
         with self.reporting_the_version():
             created = views.create_tables(connection, files, filters, tables)

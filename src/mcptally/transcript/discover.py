@@ -103,7 +103,7 @@ def _files_of(name: str, kind: int | None, out: list[SkippedFile]) -> Iterator[s
 
 
 def _type_of(name: str) -> int | None:
-    """Return the file type at a path, such as `stat.S_IFDIR`; None if there is no file.
+    """Return the file type at a path, such as `stat.S_IFDIR`; None if nothing is there.
 
     Raises:
         UnreadableError: the system refuses the path (it is too long or contains a NUL).
