@@ -284,7 +284,9 @@ def finish(
     calls = _renamed(calls.with_columns(_times(_CALL_TIMES)), "id", "request_id")
     calls = calls.hstack([failure_kind(calls)])
     # polars' streaming engine counts many small groups in a quarter of the time.
-    counts = findings.lazy().group_by("recording").agg(findings=pl.len()).collect()
+    counts = (
+        findings.lazy().group_by("recording").agg(findings=pl.len()).collect(engine="streaming")
+    )
     recordings = left_join_columns(part.recordings, counts, "recording")
     recordings = left_join_columns(
         recordings, failed_requests(calls).pipe(run_query), "recording"
